@@ -5,58 +5,61 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 1986bb288e95
+// commit: 862487090b3b
 #pragma once
 #include "env/scope.h"
 
 // clang-format off
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_KRCORE_SCOPES(X) \
-  X(create, 289, 0, 0, 0, 0, 0)                                                                  \
-  X(connect, 587, 0, 0, 0, 0, 0)                                                                 \
+  X(create, 294, 0, 0, 0, 0, 0)                                                                  \
+  X(connect, 626, 0, 0, 0, 0, 0)                                                                 \
   X(meta_lookup, 418, 0, 0, 1, 0, 0)                                                             \
-  X(push, 424, 0, 0, 0, 0.0177, 0)                                                               \
-  X(check_request, 346, 0, 0, 0, 0.00506, 0)                                                     \
-  X(region_miss, 1350, 0, 0, 1, 0, 0)                                                            \
-  X(post_physical, 211, 0, 0, 0, 0.00398, 0)                                                     \
-  X(poll, 221, 0, 0, 0, 0.00454, 0)                                                              \
-  X(poll_inner, 86.4, 0, 0, 0, 0.0235, 0)                                                        \
-  X(dispatch_completion, 170, 0, 0, 0, 0.00558, 0)                                               \
-  X(poll_receives, 87.4, 0, 0, 0.306, 0.00885, 0)                                                \
-  X(take_message, 483, 0, 0, 0, 0.347, 0)                                                        \
-  X(post_receive, 391, 0, 0, 0, 0.0402, 0)                                                       \
-  X(pop_messages, 299, 0, 0, 0, 0.34, 0)                                                         \
+  X(push, 537, 0, 0, 0, 0.016, 0)                                                                \
+  X(check_request, 138, 0, 0, 0, 0, 0)                                                           \
+  X(region_miss, 1590, 0, 0.514, 1, 0, 0)                                                        \
+  X(fill_request, 87.2, 0, 0, 0, 0, 0)                                                           \
+  X(post_physical, 66, 0, 0, 0, 0, 0)                                                            \
+  X(post_request, 80.3, 0, 0, 0, 0, 0)                                                           \
+  X(poll, 217, 0, 0, 0, 0.00454, 0)                                                              \
+  X(poll_inner, 81.4, 0, 0, 0, 0.0831, 0)                                                        \
+  X(dispatch_completion, 54, 0, 0, 0, 0.000799, 0)                                               \
+  X(end_request, 139, 0, 0, 0, 0.0016, 0)                                                        \
+  X(poll_receives, 58.8, 0, 0, 0.157, 0.00092, 0)                                                \
+  X(take_message, 486, 0, 0, 0, 0.339, 0)                                                        \
+  X(post_receive, 387, 0, 0, 0, 0.0523, 0)                                                       \
+  X(pop_messages, 291, 0, 0, 0, 0.364, 0)                                                        \
   X(control_look, 65, 0, 0, 0, 0, 0)                                                             \
-  X(look_after, 150, 0, 0, 0, 1.14, 0)                                                           \
+  X(look_after, 151, 0, 0, 0, 0.957, 0)                                                          \
   X(builder_turn, 170, 0, 0, 0, 1, 0)                                                            \
-  X(call, 109, 0, 0, 0, 0, 0)                                                                    \
-  X(forget_regions, 173, 0, 0, 0, 0, 0)                                                          \
-  X(load_turn, 165, 0, 0, 0, 0, 0)                                                               \
-  X(load_address, 51, 0, 0, 0, 0, 0)                                                             \
-  X(race_start, 301, 0.544, 0, 0, 0, 0)                                                          \
-  X(race_find_buckets, 693, 0.11, 0, 0, 0, 0)                                                    \
-  X(race_judge_buckets, 411, 0.399, 0, 2, 0, 0)                                                  \
-  X(race_read_blocks, 317, 0.531, 0, 0, 0, 0)                                                    \
-  X(race_compare_keys, 186, 0.102, 0, 1.02, 0, 0)                                                \
+  X(call, 114, 0, 0, 0, 0, 0)                                                                    \
+  X(forget_regions, 175, 0, 0, 0, 0, 0)                                                          \
+  X(load_turn, 180, 0, 0, 0, 0, 0)                                                               \
+  X(load_address, 44, 0, 0, 0, 0, 0)                                                             \
+  X(race_start, 301, 0.286, 0, 0, 0, 0)                                                          \
+  X(race_find_buckets, 688, 0.0954, 0, 0, 0, 0)                                                  \
+  X(race_judge_buckets, 411, 0.0123, 0, 2, 0, 0)                                                 \
+  X(race_read_blocks, 316, 0.0626, 0, 0, 0, 0)                                                   \
+  X(race_compare_keys, 186, 0, 0, 1.02, 0, 0)                                                    \
   X(race_look_up_path, 150, 0, 0, 0, 0, 0)                                                       \
   X(race_take_path, 120, 0, 0, 2, 0, 0)                                                          \
-  X(race_place, 1170, 0.186, 0, 0, 0, 0)                                                         \
-  X(race_look_again, 468, 0.346, 0, 2, 0, 0)                                                     \
+  X(race_place, 1170, 0.0319, 0, 0, 0, 0)                                                        \
+  X(race_look_again, 468, 0.00532, 0, 2, 0, 0)                                                   \
   X(race_resolve, 17.1, 0, 0, 0, 0, 0)                                                           \
   X(race_swap_slot, 164, 0, 0, 0, 0, 0)                                                          \
-  X(race_finish, 27, 0.0128, 0, 0, 0, 0)                                                         \
-  X(race_ring, 1060, 0.0375, 0, 0, 0, 0)                                                         \
-  X(race_take_completion, 93.7, 0.404, 0, 0, 0.00145, 0)                                         \
+  X(race_finish, 27, 0, 0, 0, 0, 0)                                                              \
+  X(race_ring, 1080, 0, 0, 0, 0, 0)                                                              \
+  X(race_take_completion, 93.6, 0.0371, 0, 0, 0.00143, 0)                                        \
   X(race_split_begin, 150, 0, 0, 1, 0, 0)                                                        \
   X(race_split_look, 900, 0, 0, 48, 0, 0)                                                        \
   X(race_split_pass, 9000, 0, 0, 100, 0, 0)                                                      \
   X(race_split_publish, 1500, 0, 0, 0, 0, 0)                                                     \
   X(race_split_clean, 2000, 0, 0, 48, 0, 0)                                                      \
-  X(lite_post, 95, 0.0269, 0, 0, 0.0258, 0)                                                      \
-  X(lite_poll, 110, 0, 0, 0, 0, 0)                                                               \
-  X(metadata_ask, 588, 0, 0, 1, 0, 0)                                                            \
+  X(lite_post, 100, 0.0269, 0, 0, 0.0258, 0)                                                     \
+  X(lite_poll, 115, 0, 0, 0, 0, 0)                                                               \
+  X(metadata_ask, 598, 0, 0, 1, 0, 0)                                                            \
   X(metadata_round, 426, 0, 0, 0.5, 0, 0)                                                        \
-  X(metadata_request, 280, 0, 0, 0, 0, 0)
+  X(metadata_request, 285, 0, 0, 0, 0, 0)
 // clang-format on
 
 namespace pyrdma::krcore::scope {

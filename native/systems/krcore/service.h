@@ -171,22 +171,42 @@ class Service {
   void leave(Vqp& v);
   Vqp* take_place(const VqpOptions& options);
 
-  // vqp/push.cc
-  /// The checked region of the last request of a list.
-  struct KnownRegion {
-    Time now = 0;  // at the begin of the list, for its lease
+  // vqp/check.cc
+  fabric::Status check(Vqp& v, const fabric::WorkRequest& request, Time now, Checked& out);
+  /// What a usual request must name.
+  struct Usual {
+    RegionRecord region;
+    std::uint32_t key = 0;  // the region's virtual one
+    std::uint64_t domain = 0;
     bool is_known = false;
-    std::uint32_t key = 0;
-    RegionRecord record;
   };
-  fabric::Status prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                         KnownRegion& region);
-  fabric::Status prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                                   KnownRegion& region);
-  fabric::Status prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out);
-  fabric::Status find_region(Vqp& v, std::uint32_t key, KnownRegion& region);
-  void post(CorePool& pool, Vqp& v, std::span<Prepared> list);
-  std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list);
+  Usual usual(const Vqp& v, Time now) const;
+  bool is_usual(const Usual& usual, const fabric::WorkRequest& request, Checked& out) const;
+  bool knows_region(const Vqp& v, Time now) const {
+    return v.region.node == v.node && v.region.entry.expires > now &&
+           v.region.forgotten == forgotten_.load(std::memory_order_acquire);
+  }
+  fabric::Status check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time now,
+                                 Checked& out);
+  fabric::Status check_message(const fabric::WorkRequest& request, Checked& out);
+  /// Finds the region of a remote key in the core's MRStore, else in the node's ValidMR table.
+  fabric::Status find_region(Vqp& v, std::uint32_t key, Time now);
+
+  // vqp/push.cc
+  PushResult check_list(Vqp& v, std::span<const fabric::WorkRequest> list, std::size_t& count);
+  void post_piece(CorePool& pool, Vqp& v, std::span<const Checked> piece, std::uint64_t entry,
+                  std::uint64_t order);
+  bool has_rows(CorePool& pool, Vqp& v, std::size_t count);
+  void fill(CorePool& pool, const Vqp& v, const Checked& from, std::uint64_t entry,
+            std::uint64_t order, Prepared& out) const;
+  void fill_message(CorePool& pool, const Vqp& v, const Checked& from, Prepared& out) const;
+  /// Posts the newest requests of the queue pair's physical one. Those that the device does not
+  /// take wait in `pending`.
+  void post(CorePool& pool, Vqp& v, std::size_t count);
+  /// Posts the newest requests of `qp`. The caller takes back those that are not accepted.
+  std::uint32_t post_newest(CorePool& pool, PhysicalQp& qp, std::size_t count);
+  /// Posts requests of the service; returns how many are accepted.
+  std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<const Prepared> list);
   void flush_pending(CorePool& pool, Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
   void want_answer(CorePool& pool, Vqp& v);
@@ -195,6 +215,7 @@ class Service {
   void poll_inner(CorePool& pool, PhysicalQp& qp);
   Vqp* owner_of(const Prepared& request, VqpId id);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
+  std::uint32_t end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most);
   void fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
   Vqp* fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v);
   void flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v);
@@ -231,6 +252,8 @@ class Service {
   void poll_all(CorePool& pool, NodeId node);
   VqpId reply_to(Vqp& bound, const MessageHeader& header);
   MessageHeader header_of(const Vqp& v, MessageKind kind, CorePool& pool) const;
+  /// Fills in the two ends of a message's connection.
+  void address(const Vqp& v, CorePool& pool, MessageHeader& header) const;
 
   // vqp/transfer.cc
   void begin_transfer(CorePool& pool, Vqp& v);
@@ -288,6 +311,7 @@ class Service {
   std::uint64_t max_message_ = 0;  // bytes
   std::atomic<bool> stops_{false}, has_booted_{false};
   std::atomic<std::uint64_t> next_number_{1};
+  std::atomic<std::uint64_t> forgotten_{0};  // see KnownRegion
   Counters counters_;
 
   std::unique_ptr<fabric::ProtectionDomain> domain_;

@@ -14,28 +14,25 @@ class MrStore {
  public:
   /// Entries beyond this many empty the store.
   static constexpr std::size_t kMostEntries = 65536;
-  /// Null if the key is not known, or no more. The record stays until the next change.
-  const RegionRecord* find(NodeId node, std::uint32_t key, Time now) const {
+  struct Entry {
+    RegionRecord record;
+    Time expires = 0;
+  };
+  /// Null if the key is not known, or no more. The entry stays until the next change.
+  const Entry* find(NodeId node, std::uint32_t key, Time now) const {
     const auto known = entries_.find(name(node, key));
-    if (known == entries_.end() || known->second.expires <= now) return nullptr;
-    return &known->second.record;
+    return known == entries_.end() || known->second.expires <= now ? nullptr : &known->second;
   }
-  void put(NodeId node, std::uint32_t key, const RegionRecord& record, Time expires) {
+  void put(NodeId node, std::uint32_t key, const Entry& entry) {
     if (entries_.size() >= kMostEntries) entries_.clear();
-    entries_.insert_or_assign(name(node, key), Entry{record, expires});
+    entries_.insert_or_assign(name(node, key), entry);
   }
-  void forget(NodeId node, std::uint32_t key) { entries_.erase(name(node, key)); }
   void clear() { entries_.clear(); }
-  std::size_t size() const { return entries_.size(); }
 
  private:
   static std::uint64_t name(NodeId node, std::uint32_t key) {
     return std::uint64_t{node} << 32 | key;
   }
-  struct Entry {
-    RegionRecord record;
-    Time expires = 0;
-  };
   std::unordered_map<std::uint64_t, Entry> entries_;
 };
 
@@ -43,9 +40,7 @@ class MrStore {
 inline bool allows(const RegionRecord& record, fabric::Opcode opcode, std::uint64_t addr,
                    std::uint64_t length) {
   const std::uint32_t wanted = fabric::access_for(opcode) & ~fabric::kLocalWrite;
-  if ((record.access & wanted) != wanted) return false;
-  const std::uint64_t offset = addr - record.addr;
-  return length == 0 || (offset <= record.bytes && length <= record.bytes - offset);
+  return (record.access & wanted) == wanted && covers(record, addr, length);
 }
 
 }  // namespace pyrdma::krcore

@@ -35,6 +35,8 @@ Regions::Regions(Env& env, fabric::ProtectionDomain& domain, const Options& opti
       mutex_(env),
       rng_(env.rng("krcore/regions")),
       index_bits_(static_cast<unsigned>(std::bit_width(options.regions - 1U))),
+      index_mask_((1U << index_bits_) - 1),
+      places_(options.regions),
       slots_(options.regions) {
   fabric::Device& device = env.device();
   const HashShape shape = HashShape::of(options.regions, sizeof(RegionRecord));
@@ -163,19 +165,6 @@ void Regions::free_ended(Time now) {
 std::size_t Regions::ending() {
   const std::lock_guard<Mutex> lock(mutex_);
   return ending_.size();
-}
-
-bool Regions::check(fabric::Sge& sge, bool is_written, std::uint64_t domain) const {
-  const std::uint32_t index = index_of(sge.lkey);
-  if (sge.lkey == 0 || index >= slots_.size()) return false;
-  const Slot& slot = slots_[index];
-  if (slot.key.load(std::memory_order_acquire) != sge.lkey || slot.domain != domain) return false;
-  if (is_written && (slot.record.access & fabric::kLocalWrite) == 0) return false;
-  const std::uint64_t offset = sge.addr - slot.record.addr;
-  if (sge.length != 0 && (offset > slot.record.bytes || sge.length > slot.record.bytes - offset))
-    return false;
-  sge.lkey = slot.lkey;
-  return true;
 }
 
 }  // namespace pyrdma::krcore

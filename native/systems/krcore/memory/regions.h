@@ -24,6 +24,12 @@ struct RegionRecord {
 };
 static_assert(sizeof(RegionRecord) == 24);
 
+/// Whether `length` bytes from `addr` on lie in the region.
+inline bool covers(const RegionRecord& record, std::uint64_t addr, std::uint64_t length) {
+  const std::uint64_t offset = addr - record.addr;
+  return length == 0 || (offset <= record.bytes && length <= record.bytes - offset);
+}
+
 /// A registration, as its application sees it: one virtual key for both directions.
 struct Registration {
   std::byte* data = nullptr;
@@ -52,8 +58,18 @@ class Regions {
   Time grace() const { return grace_; }
   std::size_t ending();
 
-  /// Checks a local buffer and replaces its key by the physical one. Cost: a few loads, no lock.
-  bool check(fabric::Sge& sge, bool is_written, std::uint64_t domain) const;
+  /// Checks a local buffer and finds its physical key. Cost: a few loads, no lock.
+  bool check(const fabric::Sge& sge, bool is_written, std::uint64_t domain,
+             std::uint32_t& lkey) const {
+    const std::uint32_t index = index_of(sge.lkey);
+    if (sge.lkey == 0 || index >= places_) return false;
+    const Slot& slot = slots_[index];
+    if (slot.key.load(std::memory_order_acquire) != sge.lkey || slot.domain != domain) return false;
+    if (is_written && (slot.record.access & fabric::kLocalWrite) == 0) return false;
+    if (!covers(slot.record, sge.addr, sge.length)) return false;
+    lkey = slot.lkey;
+    return true;
+  }
 
   fabric::RemoteRegion table() const { return table_memory_->remote(); }
   const HashShape& shape() const { return table_->shape(); }
@@ -72,7 +88,7 @@ class Regions {
                        bool is_slice);
   std::uint64_t take_slice(std::uint64_t bytes);
   void give_slice(std::uint64_t offset, std::uint64_t bytes);
-  std::uint32_t index_of(std::uint32_t key) const { return key & ((1U << index_bits_) - 1); }
+  std::uint32_t index_of(std::uint32_t key) const { return key & index_mask_; }
 
   Env& env_;
   fabric::ProtectionDomain& domain_;
@@ -80,7 +96,8 @@ class Regions {
   const Time grace_;
   Mutex mutex_;
   Rng rng_;
-  unsigned index_bits_ = 0;
+  const unsigned index_bits_;
+  const std::uint32_t index_mask_, places_;
   std::unique_ptr<fabric::MemoryRegion> arena_, table_memory_;
   std::unique_ptr<ClusterHash> table_;
   std::vector<Slot> slots_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/assert.h"
-
 namespace pyrdma::krcore {
 
 Prepared& Prepared::operator=(const Prepared& other) {
@@ -21,7 +19,7 @@ Prepared& Prepared::operator=(const Prepared& other) {
   is_signaled = other.is_signaled;
   pieces = other.pieces;
   request.sges = sges.data();
-  // A post copies each request: one of a user has no header, and seldom more than one piece.
+  // A one-sided request has no header, and seldom more than one piece.
   if (kind == Kind::kUser) {
     std::copy_n(other.sges.begin(), std::min(request.sge_count, kMostSges), sges.begin());
   } else {
@@ -40,7 +38,8 @@ PhysicalQp::PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric:
       peer_(peer),
       depth_(depth),
       max_inline_(options.max_inline),
-      ring_(std::bit_ceil(options.send_entries)) {
+      ring_(std::bit_ceil(options.send_entries)),
+      mask_(ring_.size() - 1) {
   fabric::Device& device = env.device();
   headers_ = device.allocate(domain, ring_.size() * kHeaderStride);
   if (completions_ == nullptr) {
@@ -48,13 +47,6 @@ PhysicalQp::PhysicalQp(Env& env, fabric::ProtectionDomain& domain, const fabric:
     completions_ = own_completions_.get();
   }
   qp_ = device.create_queue_pair(domain, *completions_, receives, options, shared);
-}
-
-Prepared& PhysicalQp::push(const Prepared& request) {
-  PYRDMA_ASSERT(under_way() < ring_.size());
-  Prepared& place = at(tail_++);
-  place = request;
-  return place;
 }
 
 fabric::Sge PhysicalQp::header_place(std::uint64_t position) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.h"
 #include "fabric/fabric.h"
 #include "systems/krcore/wire.h"
 
@@ -36,6 +37,7 @@ inline constexpr std::uint32_t kMostSges = 4;  // of a user's request
 inline constexpr std::uint64_t kNoEntry = ~0ULL;
 
 /// A request that has passed the checks, with physical keys. It owns what the request points to.
+/// The fields are in the order in which a list of one-sided requests writes them.
 struct Prepared {
   enum class Kind : std::uint8_t {
     kUser,      // one-sided
@@ -49,19 +51,19 @@ struct Prepared {
   ~Prepared() = default;
 
   fabric::WorkRequest request;  // its sges point to `sges`
-  std::array<fabric::Sge, kMostSges + 1> sges;
-  MessageHeader header;            // kMessage, kInternal: sent in front of the payload
-  Destination to;                  // of this request; on a reliable connection unused
-  std::uint64_t order = 0;         // among the owner's requests
-  std::uint64_t entry = kNoEntry;  // in the owner's completion queue
-  std::uint64_t ticket = 0;        // of a zero-copy send, or of a transfer
-  std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
   VqpId owner;
-  std::uint16_t epoch = 0;               // of the owner's connection
-  std::uint32_t node = fabric::kNoNode;  // kFetch: the sender's
+  std::uint16_t epoch = 0;  // of the owner's connection
   Kind kind = Kind::kUser;
-  bool is_signaled = false;  // by the user
-  std::uint32_t pieces = 0;  // of the payload of a message
+  bool is_signaled = false;                     // by the user
+  std::uint64_t order = 0;                      // among the owner's requests
+  std::uint64_t entry = kNoEntry;               // in the owner's completion queue
+  std::uint64_t ticket = 0;                     // of a zero-copy send, or of a transfer
+  Destination to;                               // of this request; on a reliable connection unused
+  std::array<fabric::Sge, kMostSges + 1> sges;  // the first of a message is its header's place
+  std::uint32_t pieces = 0;                     // of the payload of a message
+  std::uint32_t node = fabric::kNoNode;         // kFetch: the sender's
+  MessageHeader header;                         // kMessage, kInternal: in front of the payload
+  std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
 };
 
 class PhysicalQp {
@@ -87,9 +89,18 @@ class PhysicalQp {
   Prepared& at(std::uint64_t position) { return ring_[place_of(position)]; }
   std::uint64_t head() const { return head_; }
   std::uint64_t tail() const { return tail_; }
-  Prepared& push(const Prepared& request);
-  void pop() { ++head_; }
-  void unpush() { --tail_; }
+  /// Adds places behind the others, which have what earlier requests left there. The caller fills
+  /// them, and posts them or takes them back.
+  void push(std::size_t count = 1) {
+    PYRDMA_ASSERT(under_way() + count <= ring_.size());
+    tail_ += count;
+  }
+  void unpush(std::size_t count) { tail_ -= count; }
+  void pop() {
+    Prepared& oldest = at(head_++);
+    if (oldest.kind == Prepared::Kind::kFetch) [[unlikely]]
+      oldest.fetched.reset();
+  }
   /// The place of a header of the request at `position`.
   fabric::Sge header_place(std::uint64_t position);
   std::byte* header_data(std::uint64_t position);
@@ -114,8 +125,9 @@ class PhysicalQp {
   fabric::CompletionQueue* completions_;
   std::unique_ptr<fabric::QueuePair> qp_;
   std::uint32_t peer_, depth_, max_inline_;
-  std::size_t place_of(std::uint64_t position) const { return position & (ring_.size() - 1); }
+  std::size_t place_of(std::uint64_t position) const { return position & mask_; }
   std::vector<Prepared> ring_;  // a power of two
+  std::uint64_t mask_;
   std::uint64_t head_ = 0, tail_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // The software completion queue of a virtual queue pair (section 4.4).
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <utility>
@@ -31,25 +32,38 @@ class CompletionRows {
   /// Numbers of the oldest row and of the next one.
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return end_; }
-  CompletionEntry& operator[](std::uint64_t number) { return rows_[number & (rows_.size() - 1)]; }
+  CompletionEntry& operator[](std::uint64_t number) { return rows_[number & (places_ - 1)]; }
   CompletionEntry& front() { return (*this)[begin_]; }
   bool contains(std::uint64_t number) const { return number - begin_ < size(); }
   void pop_front() { ++begin_; }
+  void pop_silent() {
+    while (!empty() && front().is_silent()) ++begin_;
+  }
   void clear() { begin_ = end_; }
   /// Returns the row's number.
   std::uint64_t push_back(CompletionEntry row) {
-    if (size() == rows_.size()) grow();
+    reserve(1);
     (*this)[end_] = row;
     return end_++;
   }
+  /// Makes room for so many more rows.
+  void reserve(std::size_t count) {
+    if (size() + count > places_) [[unlikely]]
+      grow(size() + count);
+  }
+  /// Adds a row for which there is room; it has what an earlier one left there.
+  CompletionEntry& extend() { return (*this)[end_++]; }
 
  private:
-  [[gnu::noinline]] void grow() {
-    std::vector<CompletionEntry> more(std::bit_ceil(rows_.size() + 16));
-    for (std::uint64_t i = begin_; i != end_; ++i) more[i & (more.size() - 1)] = (*this)[i];
+  [[gnu::noinline]] void grow(std::size_t count) {
+    const std::size_t places = std::bit_ceil(std::max<std::size_t>(count, 16));
+    std::vector<CompletionEntry> more(places);
+    for (std::uint64_t i = begin_; i != end_; ++i) more[i & (places - 1)] = (*this)[i];
     rows_ = std::move(more);
+    places_ = places;
   }
-  std::vector<CompletionEntry> rows_;  // a power of two
+  std::vector<CompletionEntry> rows_;
+  std::size_t places_ = 0;  // a power of two
   std::uint64_t begin_ = 0, end_ = 0;
 };
 

@@ -309,6 +309,8 @@ void Service::forget_regions() {
     const std::lock_guard<Mutex> lock(state->store_mutex);
     state->store.clear();
   }
+  // Behind the clearing: a thread that has looked before it sees the change.
+  forgotten_.fetch_add(1, std::memory_order_release);
 }
 
 std::uint64_t Service::meta_reads() {

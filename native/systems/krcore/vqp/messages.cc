@@ -22,6 +22,11 @@ constexpr std::uint32_t kForeignMessages = 16;  // then the sender shall send to
 MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool) const {
   MessageHeader header;
   header.kind = kind;
+  address(v, pool, header);
+  return header;
+}
+
+void Service::address(const Vqp& v, CorePool& pool, MessageHeader& header) const {
   header.to = v.peer;
   header.port = static_cast<std::uint16_t>(v.port);
   header.from_node = env_.node();
@@ -29,7 +34,6 @@ MessageHeader Service::header_of(const Vqp& v, MessageKind kind, CorePool& pool)
   header.meta = pool.target();
   header.from_epoch = v.epoch;
   header.to_epoch = v.peer_epoch;
-  return header;
 }
 
 // Takes batches of messages, at most `rounds` of them. Returns false when another thread does so.
@@ -303,7 +307,7 @@ fabric::PostResult Service::post_receive(VqpId id,
     bool is_good = true;
     for (std::uint32_t i = 0; i < request.sge_count; ++i) {
       fabric::Sge sge = request.sges[i];
-      is_good = is_good && regions_->check(sge, true, v->options.domain);
+      is_good = is_good && regions_->check(sge, true, v->options.domain, sge.lkey);
       receive.sges.push_back(sge);
       receive.bytes += sge.length;
     }

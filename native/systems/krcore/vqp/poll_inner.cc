@@ -65,18 +65,37 @@ void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& 
   const RequestId id = RequestId::unpack(wc.wr_id, bits);
   qp.uncompleted -= std::min(qp.uncompleted, id.frees);
   Vqp* v = nullptr;
-  VqpId last;
   for (std::uint32_t i = 0; i < id.frees && qp.under_way() != 0; ++i) {
+    const Scope each_step(env_, scope::end_request);
     Prepared& request = qp.at(qp.head());
     // The signaled one is the last.
     const VqpId owner = i + 1 == id.frees && id.owner ? id.owner : request.owner;
-    // A list has one owner.
-    if (v == nullptr || owner != last || request.epoch != v->epoch) v = owner_of(request, owner);
-    last = owner;
+    if (v == nullptr || owner != v->id || request.epoch != v->epoch) v = owner_of(request, owner);
     finish(request, Status::kSuccess, v);
     qp.pop();
-    if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
+    if (v == nullptr) continue;
+    if (v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
+    if (i + 2 < id.frees) i += end_silent(qp, *v, id.frees - i - 2);
   }
+}
+
+// Ends the oldest requests as long as they are one-sided ones without a signal of this owner, at
+// most so many. Most lists have only such ones before their last.
+std::uint32_t Service::end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most) {
+  const std::uint16_t epoch = v.epoch.load(std::memory_order_relaxed);
+  CompletionRows& rows = v.completions;
+  std::uint32_t ended = 0;
+  for (; ended < most && qp.under_way() != 0 && !rows.empty(); ++ended) {
+    const Scope step(env_, scope::end_request);
+    const Prepared& request = qp.at(qp.head());
+    if (request.kind != Prepared::Kind::kUser || request.owner != v.id || request.epoch != epoch ||
+        request.entry != rows.begin() || rows.front().is_signaled)
+      break;
+    rows.pop_front();
+    qp.pop();
+  }
+  rows.pop_silent();
+  return ended;
 }
 
 void Service::finish(Prepared& request, Status status, Vqp* v) {
@@ -121,7 +140,7 @@ void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
   if (row.ticket != 0)
     std::erase_if(v.announced, [&](const Question& q) { return q.message.ticket == row.ticket; });
   const bool is_silent = row.is_silent();
-  while (!v.completions.empty() && v.completions.front().is_silent()) v.completions.pop_front();
+  v.completions.pop_silent();
   if (!is_silent) env_.notify(v.watch);
 }
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "fabric/post_rules.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
@@ -27,11 +26,143 @@ std::uint64_t bytes_of(const fabric::WorkRequest& request) {
   return bytes;
 }
 
+// Fields of a row are set one by one: a copy would wait for them.
+void set_row(CompletionEntry& row, const Checked& request) {
+  row.wr_id = request.request->wr_id;
+  row.ticket = request.ticket;
+  row.opcode = request.is_notice() ? Opcode::kWriteImm : request.opcode;
+  row.status = Status::kSuccess;
+  row.is_signaled = request.is_signaled;
+  row.is_ready = false;
+}
+
+void add_rows(Vqp& v, std::span<const Checked> requests) {
+  CompletionRows& rows = v.completions;
+  rows.reserve(requests.size());
+  bool has_messages = false;
+  for (const Checked& each : requests) {
+    set_row(rows.extend(), each);
+    has_messages |= each.kind == Prepared::Kind::kMessage;
+  }
+  v.has_sent_messages |= has_messages;
+}
+
 }  // namespace
+
+// Most requests are a READ or a WRITE of one buffer in the region that the queue pair used last.
+inline Service::Usual Service::usual(const Vqp& v, Time now) const {
+  return {v.region.entry.record, v.region.key, v.options.domain,
+          options_.check_regions && !options_.bugs.has(Bug::kNoCheck) && knows_region(v, now)};
+}
+
+// Returns false if the full check must decide.
+inline bool Service::is_usual(const Usual& usual, const fabric::WorkRequest& request,
+                              Checked& out) const {
+  const bool is_read = request.opcode == Opcode::kRead;
+  if (!usual.is_known || (!is_read && request.opcode != Opcode::kWrite) || request.sge_count != 1 ||
+      request.sges == nullptr || (request.flags & fabric::kInline) != 0 ||
+      request.rkey != usual.key)
+    return false;
+  const fabric::Sge& sge = *request.sges;
+  const std::uint32_t right = is_read ? fabric::kRemoteRead : fabric::kRemoteWrite;
+  if ((usual.region.access & right) == 0 ||
+      !covers(usual.region, request.remote_addr, sge.length) || sge.length > max_message_ ||
+      !regions_->check(sge, is_read, usual.domain, out.lkeys[0]))
+    return false;
+  out.request = &request;
+  out.bytes = sge.length;
+  out.ticket = 0;
+  out.rkey = usual.region.rkey;
+  out.kind = Prepared::Kind::kUser;
+  out.message = MessageKind::kData;
+  out.opcode = request.opcode;
+  out.is_signaled = (request.flags & fabric::kSignaled) != 0;
+  return true;
+}
+
+inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std::uint64_t entry,
+                          std::uint64_t order, Prepared& out) const {
+  const fabric::WorkRequest& request = *from.request;
+  out.request = request;
+  out.request.sges = out.sges.data();
+  out.request.opcode = from.opcode;
+  out.request.rkey = from.rkey;
+  out.owner = v.id;
+  out.epoch = v.epoch.load(std::memory_order_relaxed);
+  out.kind = from.kind;
+  out.is_signaled = from.is_signaled;
+  out.order = order;
+  out.entry = entry;
+  out.to = v.to;
+  if (from.kind == Prepared::Kind::kMessage) {
+    fill_message(pool, v, from, out);
+    return;
+  }
+  for (std::uint32_t i = 0; i < std::min(request.sge_count, kMostSges); ++i)
+    out.sges[i] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
+}
+
+[[gnu::noinline]] void Service::fill_message(CorePool& pool, const Vqp& v, const Checked& from,
+                                             Prepared& out) const {
+  const fabric::WorkRequest& request = *from.request;
+  out.ticket = from.ticket;
+  out.pieces = from.is_notice() ? 0 : request.sge_count;
+  for (std::uint32_t i = 0; i < out.pieces; ++i)
+    out.sges[i + 1] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
+  out.header = header_of(v, from.message, pool);
+  if (request.opcode != Opcode::kSend) out.header.flags |= MessageHeader::kHasImmediate;
+  out.header.immediate = request.immediate;
+  out.header.length = static_cast<std::uint32_t>(from.bytes);
+  if (from.message == MessageKind::kZeroCopy) {
+    out.header.address = request.sges[0].addr;
+    out.header.key = from.lkeys[0];
+    out.header.ticket = from.ticket;
+  }
+}
+
+// Finds `checked` of a list; returns what refuses it.
+PushResult Service::check_list(Vqp& v, std::span<const fabric::WorkRequest> list,
+                               std::size_t& count) {
+  const Time now = env_.now();  // for the leases of the whole list
+  // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
+  if (v.checked.size() < 2 * list.size()) v.checked.resize(2 * list.size());
+  Checked* next = v.checked.data();
+  Usual expected = usual(v, now);
+  for (const fabric::WorkRequest& request : list) {
+    const Scope step(env_, scope::check_request);
+    if (is_usual(expected, request, *next)) {
+      ++next;
+      continue;
+    }
+    const Status status = check(v, request, now, *next);
+    expected = usual(v, now);
+    if (status != Status::kSuccess) {
+      if (options_.bugs.has(Bug::kErrorMidList)) {
+        const SendLock lock(v);
+        add_rows(v, {v.checked.data(), next});
+      }
+      return {static_cast<std::uint32_t>(&request - list.data()), fabric::PostError::kInvalid,
+              status};
+    }
+    // A write with immediate is a write, and a message behind it.
+    if (request.opcode == Opcode::kWriteImm) {
+      Checked& write = *next++;
+      *next = write;
+      next->kind = Prepared::Kind::kMessage;
+      next->message = MessageKind::kWriteNotice;
+      next->opcode = Opcode::kSend;
+      write.opcode = Opcode::kWrite;
+      write.is_signaled = false;
+    }
+    ++next;
+  }
+  count = static_cast<std::size_t>(next - v.checked.data());
+  return {};
+}
 
 PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   const Scope step(env_, scope::push);
-  Vqp* v = find(id);
+  Vqp* const v = find(id);
   if (v == nullptr) return {0, fabric::PostError::kInvalidState, Status::kFlushed};
   if (v->state.load(std::memory_order_acquire) == VqpState::kCreated)
     return {0, fabric::PostError::kInvalidState, Status::kSuccess};
@@ -39,100 +170,56 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // A longer list would never fit, and would make its places in vain.
   if (list.size() > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
-  KnownRegion region;
-  region.now = env_.now();
-  // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
-  if (v->prepared.size() < 2 * list.size()) v->prepared.resize(2 * list.size());
   std::size_t count = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const Scope check(env_, scope::check_request);
-    Prepared& next = v->prepared[count++];
-    const Status status = prepare(*v, list[i], next, region);
-    if (status != Status::kSuccess) {
-      const auto bad = static_cast<std::uint32_t>(i);
-      if (!options_.bugs.has(Bug::kErrorMidList)) return {bad, fabric::PostError::kInvalid, status};
-      const SendLock lock(*v);
-      for (const Prepared& lost : std::span(v->prepared).first(count - 1))
-        v->completions.push_back({lost.request.wr_id, 0, lost.request.opcode, Status::kSuccess,
-                                  lost.is_signaled, false});
-      return {bad, fabric::PostError::kInvalid, status};
-    }
-    // A write with immediate is a write, and a message behind it.
-    if (list[i].opcode == Opcode::kWriteImm) {
-      Prepared& notice = v->prepared[count++];
-      prepare_message(*v, list[i], notice);
-      notice.header.kind = MessageKind::kWriteNotice;
-      notice.header.length = static_cast<std::uint32_t>(bytes_of(list[i]));
-      notice.header.flags |= MessageHeader::kHasImmediate;
-      notice.pieces = 0;
-      next.request.opcode = Opcode::kWrite;
-      next.request.flags &= static_cast<std::uint8_t>(~fabric::kSignaled);
-      next.is_signaled = false;
-    }
-  }
-  const std::span<Prepared> prepared = std::span(v->prepared).first(count);
+  const PushResult refused = check_list(*v, list, count);
+  if (refused.error != fabric::PostError::kNone) return refused;
   // Nor would these.
-  if (prepared.size() > v->options.send_entries)
+  if (count > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
-  {
-    const SendLock lock(*v);
-    if (v->completions.size() + prepared.size() > v->options.send_entries) {
-      // Requests that have ended may leave room once their completions are here.
-      if (v->qp != nullptr) poll_inner(*lock.pool, *v->qp);
-      if (v->completions.size() + prepared.size() > v->options.send_entries)
-        return {0, fabric::PostError::kQueueFull, Status::kSuccess};
-    }
-    for (Prepared& each : prepared) {
-      if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
-        v->completions.push_back(
-            {each.request.wr_id, 0, each.request.opcode, Status::kFlushed, each.is_signaled, true});
-        continue;
-      }
-      each.owner = v->id;
-      each.epoch = v->epoch;
-      each.order = v->next_order++;
-      each.to = v->to;
-      const Opcode opcode =
-          each.header.kind == MessageKind::kWriteNotice && each.kind == Prepared::Kind::kMessage
-              ? Opcode::kWriteImm
-              : each.request.opcode;
-      each.entry = v->completions.push_back(
-          {each.request.wr_id, each.ticket, opcode, Status::kSuccess, each.is_signaled, false});
-      v->has_sent_messages |= each.kind == Prepared::Kind::kMessage;
-    }
-    if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
-      env_.notify(v->watch);
-      return {static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone, Status::kSuccess};
-    }
-  }
+  const std::span<const Checked> checked = std::span(v->checked).first(count);
+  const PushResult all{static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone,
+                       Status::kSuccess};
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
   // for what this node does under it. Pieces are as long as the queue is deep.
-  std::span<Prepared> rest = prepared;
-  while (!rest.empty()) {
-    bool is_done = false;
+  std::uint64_t entry = kNoEntry, order = 0;
+  std::uint16_t epoch = 0;
+  for (std::size_t done = 0; done < count;) {
     {
       const SendLock lock(*v);
+      if (entry == kNoEntry) {
+        if (!has_rows(*lock.pool, *v, count))
+          return {0, fabric::PostError::kQueueFull, Status::kSuccess};
+        entry = v->completions.end();
+        order = v->next_order;
+        epoch = v->epoch;
+        v->next_order += count;
+        add_rows(*v, checked);
+      }
+      if (v->epoch != epoch) return all;  // a reset has ended them
       if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
-        for (const Prepared& each : rest) complete(*v, each.entry, Status::kFlushed);
-        break;
+        for (; done < count; ++done) complete(*v, entry + done, Status::kFlushed);
+        return all;
       }
       if (v->transfer.stage == Transfer::kRunning || !v->pending.empty() || v->qp == nullptr ||
           v->qp->has_failed) {
-        for (Prepared& each : rest) hold(*lock.pool, *v, each);
+        for (; done < count; ++done) {
+          Prepared held;
+          fill(*lock.pool, *v, checked[done], entry + done, order + done, held);
+          hold(*lock.pool, *v, held);
+        }
         progress(*lock.pool);
-        break;
+        return all;
       }
-      const std::size_t piece = std::min<std::size_t>(rest.size(), v->qp->depth());
+      const std::size_t piece = std::min<std::size_t>(count - done, v->qp->depth());
       if (v->qp->room() < piece) poll_inner(*lock.pool, *v->qp);
       if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() && v->qp->room() >= piece) {
-        post(*lock.pool, *v, rest.first(piece));
-        rest = rest.subspan(piece);
-        is_done = true;
+        post_piece(*lock.pool, *v, checked.subspan(done, piece), entry + done, order + done);
+        done += piece;
+        continue;
       }
     }
-    if (is_done) continue;
     env_.reached("krcore/queue_full");
-    const auto has_room = [&] {
+    const auto has_room = [this, v] {
       const SendLock lock(*v);
       if (v->qp == nullptr || v->qp->has_failed) return true;
       poll_inner(*lock.pool, *v->qp);
@@ -141,134 +228,42 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     // Without a Watch: that of the queue pair may go with it meanwhile.
     env_.poll_until(has_room, env_.now() + 10 * kMicrosecond);
   }
-  return {static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone, Status::kSuccess};
+  return all;
 }
 
-Status Service::prepare(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                        KnownRegion& region) {
-  if (!fabric::is_one_of(request.opcode, fabric::allowed_opcodes(fabric::Transport::kRc)) ||
-      !fabric::has_pieces_up_to(std::min(v.options.max_sges, kMostSges), request))
-    return options_.bugs.has(Bug::kNoCheck) ? Status::kSuccess : Status::kLocalQpOperation;
-  out.request = request;
-  std::copy_n(request.sges, request.sge_count, out.sges.data());
-  out.request.sges = out.sges.data();
-  out.is_signaled = (request.flags & fabric::kSignaled) != 0;
-  if (fabric::is_one_of(request.opcode, fabric::kSends)) return prepare_message(v, request, out);
-  return prepare_one_sided(v, request, out, region);
-}
-
-Status Service::prepare_one_sided(Vqp& v, const fabric::WorkRequest& request, Prepared& out,
-                                  KnownRegion& region) {
-  out.kind = Prepared::Kind::kUser;
-  out.ticket = 0;
-  const std::uint64_t bytes = bytes_of(request);
-  const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
-  const bool is_inline = (request.flags & fabric::kInline) != 0;
-  if (is_inline && (returns || bytes > v.options.max_inline)) return Status::kLocalQpOperation;
-  if (options_.bugs.has(Bug::kNoCheck)) return Status::kSuccess;
-  for (std::uint32_t i = 0; !is_inline && i < request.sge_count; ++i)
-    if (!regions_->check(out.sges[i], returns, v.options.domain)) return Status::kLocalProtection;
-  if (bytes > max_message_) return Status::kLocalLength;
-  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && bytes != 8)
-    return Status::kLocalLength;
-  if (fabric::is_one_of(request.opcode, fabric::kAtomics) && request.remote_addr % 8 != 0)
-    return Status::kRemoteInvalidRequest;
-  // Most lists go to one region.
-  if (!region.is_known || region.key != request.rkey) {
-    const Status status = find_region(v, request.rkey, region);
-    if (status != Status::kSuccess) return status;
+void Service::post_piece(CorePool& pool, Vqp& v, std::span<const Checked> piece,
+                         std::uint64_t entry, std::uint64_t order) {
+  PhysicalQp& qp = *v.qp;
+  const std::uint64_t first = qp.tail();
+  qp.push(piece.size());
+  for (std::size_t i = 0; i < piece.size(); ++i) {
+    const Scope step(env_, scope::fill_request);
+    fill(pool, v, piece[i], entry + i, order + i, qp.at(first + i));
   }
-  if (options_.check_regions && !allows(region.record, request.opcode, request.remote_addr, bytes))
-    return Status::kRemoteAccess;
-  out.request.rkey = region.record.rkey;
-  return Status::kSuccess;
+  post(pool, v, piece.size());
 }
 
-// The receiver's buffers are the kernel's: a header tells it whose message this is. A long payload
-// is announced, and the receiver reads it (section 4.5).
-Status Service::prepare_message(Vqp& v, const fabric::WorkRequest& request, Prepared& out) {
-  out.kind = Prepared::Kind::kMessage;
-  out.ticket = 0;
-  const std::uint64_t bytes = bytes_of(request);
-  const bool is_inline = (request.flags & fabric::kInline) != 0;
-  if (is_inline && bytes > v.options.max_inline) return Status::kLocalQpOperation;
-  out.request = request;
-  out.pieces = request.sge_count;
-  out.header = {};
-  out.header.immediate = request.immediate;
-  if (request.opcode == Opcode::kSendImm) out.header.flags |= MessageHeader::kHasImmediate;
-  out.header.length = static_cast<std::uint32_t>(bytes);
-  out.is_signaled = (request.flags & fabric::kSignaled) != 0;
-  out.request.opcode = Opcode::kSend;
-  if (request.opcode == Opcode::kWriteImm) return Status::kSuccess;
-  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
-    out.sges[i + 1] = request.sges[i];
-    if (!is_inline && !regions_->check(out.sges[i + 1], false, v.options.domain))
-      return Status::kLocalProtection;
-  }
-  out.request.sges = out.sges.data();
-  if (bytes > max_message_) return Status::kLocalLength;
-  if (bytes <= options_.zero_copy_above || is_inline) return Status::kSuccess;
-  if (request.sge_count != 1)
-    return bytes <= options_.message_bytes ? Status::kSuccess : Status::kLocalLength;
-  out.header.kind = MessageKind::kZeroCopy;
-  out.header.address = request.sges[0].addr;
-  out.header.key = out.sges[1].lkey;
-  out.ticket = next_number();
-  out.header.ticket = out.ticket;
-  return Status::kSuccess;
-}
-
-// In the core's MRStore, else in the ValidMR table of the node.
-Status Service::find_region(Vqp& v, std::uint32_t key, KnownRegion& region) {
-  region.key = key;
-  region.is_known = false;
-  CoreState& core = *core_states_[v.pool.load(std::memory_order_acquire)->core];
-  {
-    const std::lock_guard<Mutex> lock(core.store_mutex);
-    if (const RegionRecord* known = core.store.find(v.node, key, region.now)) {
-      region.record = *known;
-      region.is_known = true;
-      return Status::kSuccess;
-    }
-  }
-  const Scope step(env_, scope::region_miss);
-  ++counters_.region_misses;
-  const Time asked = env_.now();
-  const LookupResult result = look_up_region(v, key, region.record);
-  if (result == LookupResult::kFailed) return Status::kRetryExceeded;
-  if (result == LookupResult::kAbsent) return Status::kRemoteAccess;
-  const Time from = options_.bugs.has(Bug::kLeaseFromAnswer) ? env_.now() : asked;
-  const std::lock_guard<Mutex> lock(core.store_mutex);
-  // Without checks the store only translates keys.
-  core.store.put(v.node, key, region.record,
-                 options_.check_regions ? from + options_.lease : kForever);
-  region.is_known = true;
-  return Status::kSuccess;
+// Requests that have ended may leave room once their completions are here.
+bool Service::has_rows(CorePool& pool, Vqp& v, std::size_t count) {
+  if (v.completions.size() + count <= v.options.send_entries) return true;
+  if (v.qp != nullptr) poll_inner(pool, *v.qp);
+  return v.completions.size() + count <= v.options.send_entries;
 }
 
 // Lines 5 to 20, for a list that fits.
-void Service::post(CorePool& pool, Vqp& v, std::span<Prepared> list) {
-  for (Prepared& each : list) {
-    if (each.kind != Prepared::Kind::kMessage) continue;
-    const MessageHeader own = each.header;
-    each.header = header_of(v, own.kind, pool);
-    each.header.flags = own.flags;
-    each.header.length = own.length;
-    each.header.immediate = own.immediate;
-    each.header.address = own.address;
-    each.header.key = own.key;
-    each.header.ticket = own.ticket;
-  }
-  const std::uint32_t accepted = post_physical(pool, *v.qp, list);
-  for (const Prepared& each : list.first(accepted)) {
-    if (each.ticket == 0 || each.kind != Prepared::Kind::kMessage) continue;
-    const Time now = env_.now();
-    v.announced.push_back({each, now + kAskAgain, kAskAgain});
+void Service::post(CorePool& pool, Vqp& v, std::size_t count) {
+  PhysicalQp& qp = *v.qp;
+  const std::uint64_t first = qp.tail() - count;
+  const std::uint32_t accepted = post_newest(pool, qp, count);
+  for (std::uint64_t i = 0; v.has_sent_messages && i < accepted; ++i) {
+    const Prepared& sent = qp.at(first + i);
+    if (sent.kind != Prepared::Kind::kMessage || sent.ticket == 0) continue;
+    v.announced.push_back({sent, env_.now() + kAskAgain, kAskAgain});
     want_answer(pool, v);
   }
-  if (v.qp->is_dynamic()) pool.dynamic_requests[v.node] += accepted;
-  for (Prepared& each : list.subspan(accepted)) hold(pool, v, each);
+  if (qp.is_dynamic()) pool.dynamic_requests[v.node] += accepted;
+  for (std::uint64_t i = accepted; i < count; ++i) hold(pool, v, qp.at(first + i));
+  qp.unpush(count - accepted);
 }
 
 // Requests that failed with a queue pair come back later than those that were posted since.
@@ -279,26 +274,36 @@ void Service::hold(CorePool& pool, Vqp& v, const Prepared& request) {
   want_turn(pool, v);
 }
 
-std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<Prepared> list) {
+std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp,
+                                     std::span<const Prepared> list) {
+  const std::uint64_t first = qp.tail();
+  qp.push(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) qp.at(first + i) = list[i];
+  const std::uint32_t accepted = post_newest(pool, qp, list.size());
+  qp.unpush(list.size() - accepted);
+  return accepted;
+}
+
+std::uint32_t Service::post_newest(CorePool& pool, PhysicalQp& qp, std::size_t count) {
   const Scope step(env_, scope::post_physical);
   std::vector<fabric::WorkRequest>& requests = pool.requests;
-  requests.resize(list.size());
+  if (requests.size() < count) requests.resize(count);
+  const std::uint64_t first = qp.tail() - count;
+  const bool is_dynamic = qp.is_dynamic();
   std::uint32_t unsignaled = qp.unsignaled;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const bool is_last = i + 1 == list.size();
-    const std::uint64_t position = qp.tail();
-    Prepared& each = qp.push(list[i]);
-    // A copy of what has just been changed field by field would wait for these stores.
+  for (std::size_t i = 0; i < count; ++i) {
+    const Scope each_step(env_, scope::post_request);
+    const bool is_last = i + 1 == count;
+    Prepared& each = qp.at(first + i);
     fabric::WorkRequest& request = requests[i];
-    request = list[i].request;
-    request.sges = each.sges.data();
-    if (each.kind == Prepared::Kind::kMessage ||
-        (each.kind == Prepared::Kind::kInternal && request.opcode == Opcode::kSend)) {
+    request = each.request;
+    const bool is_users = each.kind == Prepared::Kind::kUser;
+    if (!is_users && request.opcode == Opcode::kSend) {
       const bool carries = each.header.kind == MessageKind::kData;
-      each.header.to_life = qp.is_dynamic() ? static_cast<std::uint16_t>(each.to.meta.incarnation)
-                                            : MessageHeader::kAnyLife;
-      std::memcpy(qp.header_data(position), &each.header, sizeof each.header);
-      each.sges[0] = qp.header_place(position);
+      each.header.to_life = is_dynamic ? static_cast<std::uint16_t>(each.to.meta.incarnation)
+                                       : MessageHeader::kAnyLife;
+      std::memcpy(qp.header_data(first + i), &each.header, sizeof each.header);
+      each.sges[0] = qp.header_place(first + i);
       request.sge_count = carries ? each.pieces + 1 : 1;
       const bool fits =
           sizeof(MessageHeader) + (carries ? each.header.length : 0) <= qp.max_inline();
@@ -309,14 +314,14 @@ std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<P
     } else if ((request.flags & fabric::kInline) != 0 && bytes_of(request) > qp.max_inline()) {
       request.flags &= static_cast<std::uint8_t>(~fabric::kInline);
     }
-    if (qp.is_dynamic()) {
+    if (is_dynamic) {
       request.address_handle = each.to.handle;
       request.remote_qpn = each.to.meta.number;
       request.remote_qkey = each.to.meta.key;
     }
     const bool off_by_one = options_.bugs.has(Bug::kCountOffByOne);
-    if (each.is_signaled || each.kind == Prepared::Kind::kInternal ||
-        each.kind == Prepared::Kind::kFetch) {
+    const bool is_own = !is_users && each.kind != Prepared::Kind::kMessage;
+    if (each.is_signaled || is_own) {
       request.flags |= fabric::kSignaled;
       request.wr_id = RequestId{each.owner, unsignaled + 1}.pack();
       unsignaled = 0;
@@ -331,8 +336,7 @@ std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp, std::span<P
       }
     }
   }
-  const fabric::PostResult result = qp.qp().post(requests);
-  for (std::size_t i = result.accepted; i < list.size(); ++i) qp.unpush();
+  const fabric::PostResult result = qp.qp().post(std::span(requests).first(count));
   // Those at the end of what was accepted are freed by the next completion.
   std::uint32_t at_end = result.accepted == 0 ? qp.unsignaled : 0;
   for (std::uint32_t i = result.accepted; i-- > 0;) {
@@ -369,11 +373,15 @@ void Service::flush_pending(CorePool& pool, Vqp& v) {
     adopt(v, pool.next_to(v.node, v.to));
   if (v.qp == nullptr) return;
   while (!v.pending.empty() && !v.qp->has_failed && v.qp->room() > 0) {
-    Prepared next = v.pending.front();
+    v.qp->push();
+    Prepared& next = v.qp->at(v.qp->tail() - 1);
+    next = v.pending.front();
     v.pending.pop_front();
     next.to = v.to;
+    // It names the core that posts it.
+    if (next.kind == Prepared::Kind::kMessage) address(v, pool, next.header);
     const std::size_t before = v.pending.size();
-    post(pool, v, {&next, 1});
+    post(pool, v, 1);
     if (v.pending.size() > before) return;  // the device took nothing
   }
 }

@@ -1,6 +1,7 @@
 // A virtual queue pair (sections 4.1 and 4.2): software queues, and the physical queue pair that
 // carries its requests.
 #pragma once
+#include <array>
 #include <atomic>
 #include <compare>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "env/sync.h"
+#include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/pool/core_pool.h"
 #include "systems/krcore/vqp/completion_rows.h"
 
@@ -25,6 +27,31 @@ struct VqpOptions {
   std::uint32_t max_inline = 0;
   std::uint64_t domain = 0;  // its regions'
   std::uint64_t app = 0;     // whose end frees it
+};
+
+/// What the checks of a request have found. A write with immediate has two: the write, and the
+/// message behind it.
+struct Checked {
+  const fabric::WorkRequest* request = nullptr;  // of the caller's list
+  std::uint64_t bytes = 0;
+  std::uint64_t ticket = 0;  // of a zero-copy send
+  std::uint32_t rkey = 0;    // the physical one, like those of its buffers
+  std::array<std::uint32_t, kMostSges> lkeys{};
+  Prepared::Kind kind = Prepared::Kind::kUser;
+  MessageKind message = MessageKind::kData;
+  fabric::Opcode opcode = fabric::Opcode::kWrite;  // that is posted
+  bool is_signaled = false;
+  bool is_notice() const {
+    return kind == Prepared::Kind::kMessage && message == MessageKind::kWriteNotice;
+  }
+};
+
+/// The remote region that a queue pair has used last.
+struct KnownRegion {
+  NodeId node = fabric::kNoNode;
+  std::uint32_t key = 0;        // the virtual one
+  std::uint64_t forgotten = 0;  // how often the service had forgotten its regions
+  MrStore::Entry entry;
 };
 
 struct PostedReceive {
@@ -137,7 +164,9 @@ class Vqp {
   fabric::Status refusal = fabric::Status::kSuccess;  // why the peer took no message
   Watch watch;                                        // a completion is ready
 
-  std::vector<Prepared> prepared;  // of the thread that posts
+  // Of the thread that posts.
+  std::vector<Checked> checked;
+  KnownRegion region;
 
   // The receiving side.
   Mutex receive_mutex;
