@@ -17,18 +17,33 @@ class CommonStart {
   CommonStart(Env& env, const measure::Params& params, std::uint32_t threads)
       : env_(env), params_(params), threads_(threads) {}
 
+  /// Runs a client of this node. If it throws, the others do not wait for it.
+  template <class Client>
+  void run(const Client& client) {
+    try {
+      client();
+    } catch (...) {
+      has_failed_.store(true, std::memory_order_release);
+      env_.notify(watch_);
+      throw;
+    }
+  }
   /// Blocks client `index` of this node until all clients of all nodes have called it, and then
-  /// until the common begin.
-  void wait(std::uint32_t index) {
+  /// until the common begin. Returns false when a client of this node has failed before.
+  [[nodiscard]] bool wait(std::uint32_t index) {
     ready_.fetch_add(1, std::memory_order_acq_rel);
+    env_.notify(watch_);
     if (index == 0) {
-      await([this] { return ready_.load(std::memory_order_acquire) >= threads_; });
+      if (!await([this] { return ready_.load(std::memory_order_acquire) >= threads_; }))
+        return false;
       meet();
       has_met_.store(true, std::memory_order_release);
-    } else {
-      await([this] { return has_met_.load(std::memory_order_acquire); });
+      env_.notify(watch_);
+    } else if (!await([this] { return has_met_.load(std::memory_order_acquire); })) {
+      return false;
     }
     env_.sleep_until(begin_);
+    return true;
   }
   void meet() {
     runtime::node_barrier(env_, params_.key("krcore/ready"), 600 * kSecond);
@@ -36,16 +51,18 @@ class CommonStart {
   }
 
  private:
-  // Looks seldom, since connections may still be made on these cores.
   template <class Ready>
-  void await(const Ready& ready) {
-    while (!ready()) env_.sleep_until(env_.now() + 10 * kMicrosecond);
+  bool await(const Ready& ready) {
+    const auto failed = [this] { return has_failed_.load(std::memory_order_acquire); };
+    env_.poll_until([&] { return failed() || ready(); }, kForever, &watch_);
+    return !failed();
   }
   Env& env_;
   const measure::Params& params_;
   const std::uint32_t threads_;
   std::atomic<std::uint32_t> ready_{0};
-  std::atomic<bool> has_met_{false};
+  std::atomic<bool> has_met_{false}, has_failed_{false};
+  Watch watch_;
   Time begin_ = 0;
 };
 

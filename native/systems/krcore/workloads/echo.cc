@@ -227,7 +227,7 @@ class EchoLoad final : public measure::Workload {
       check_done(done);
     };
     for (int i = 0; i < 40; ++i) round();  // the queue pairs have moved to their cores
-    start.wait(index);
+    if (!start.wait(index)) return;
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
       round();
@@ -278,8 +278,10 @@ class EchoLoad final : public measure::Workload {
       recorder.prepare_threads(load.spread.count);
       if (load.spread.count != 0) {
         measure::on_threads(env, load.spread.count, [&](std::uint32_t i) {
-          client_raw(env, params, *domain, load, load.spread.client(env.node(), i),
-                     recorder.thread(i), start, i);
+          start.run([&] {
+            client_raw(env, params, *domain, load, load.spread.client(env.node(), i),
+                       recorder.thread(i), start, i);
+          });
         });
       } else {
         start.meet();
@@ -384,7 +386,7 @@ class EchoLoad final : public measure::Workload {
       check_done(done);
     };
     for (int i = 0; i < 40; ++i) round();
-    start.wait(index);
+    if (!start.wait(index)) return;
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {
       round();

@@ -54,7 +54,7 @@ class OneSidedLoad final : public measure::Workload {
     CommonStart start(env, params, spread.count);
     if (spread.count != 0) {
       measure::on_threads(env, spread.count, [&](std::uint32_t i) {
-        client(service, params, regions, recorder.thread(i), start, i);
+        start.run([&] { client(service, params, regions, recorder.thread(i), start, i); });
       });
     } else {
       start.meet();
@@ -110,7 +110,7 @@ class OneSidedLoad final : public measure::Workload {
       }
     };
     for (std::size_t i = 0; i < 4 * regions.size(); ++i) one_list();  // all regions are checked
-    start.wait(index);
+    if (!start.wait(index)) return;
     measure::Histogram& latency = recorder.histogram(params.text("op"));
     measure::Interval interval(env.now(), params);
     for (Time begin = env.now(); !interval.over(begin);) {

@@ -33,7 +33,7 @@ class RaceLoad final : public measure::Workload {
       start.meet();
     } else {
       measure::on_threads(env, node.spread().count, [&](std::uint32_t i) {
-        client(node, params, i, start, recorder.thread(i));
+        start.run([&] { client(node, params, i, start, recorder.thread(i)); });
       });
     }
     if (node.service() != nullptr) add_counters(recorder, *node.service());
@@ -62,7 +62,7 @@ class RaceLoad final : public measure::Workload {
       client->start(race::Kind::kInsert, key, view(node.key_of(key)), view(value));
     }
     while (client->under_way() != 0) take([](const race::Result&) {});
-    start.wait(index);
+    if (!start.wait(index)) return;
     measure::Histogram& gets = recorder.histogram("get");
     measure::Histogram& updates = recorder.histogram("update");
     Rng rng = env.rng("krcore/keys/" + std::to_string(index));
