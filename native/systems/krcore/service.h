@@ -164,7 +164,7 @@ class Service {
   bool place_at_once(CorePool& pool, Vqp& v);
   void place_dynamic(CorePool& pool, Vqp& v, const Destination& to);
   ConnectResult place(Vqp& v);
-  ConnectResult place_after_asking(Vqp& v);
+  ConnectResult place_after_asking(Vqp& v, NodeId node);
   bool has_place(Vqp& v);
   CorePool& local_pool() { return pool(env_.core()); }
   void adopt(Vqp& v, PhysicalQp* qp);

@@ -55,8 +55,9 @@ TEST(KrcoreFuzz, ServicesKeepTheirPropertiesUnderFaults) {
 
 // 5133: a held READ of a zero-copy message had no address of its sender, whose life before had
 // ended without a port.
+// 6653: a thread posted for an application that had ended, on a node that was killed.
 TEST(KrcoreFuzz, SeedsThatHaveFoundBugs) {
-  for (const std::uint64_t seed : {5133U}) {
+  for (const std::uint64_t seed : {5133U, 6653U}) {
     const fuzz::Outcome outcome = run(services(), drawn(seed));
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
   }

@@ -15,6 +15,8 @@ Status Service::check(Vqp& v, const fabric::WorkRequest& request, Time now, Chec
   const bool is_message = fabric::is_one_of(request.opcode, fabric::kSends);
   out.request = &request;
   out.bytes = 0;
+  out.pieces = 0;
+  out.rkey = request.rkey;
   out.ticket = 0;
   out.kind = is_message ? Prepared::Kind::kMessage : Prepared::Kind::kUser;
   out.message = MessageKind::kData;
@@ -23,12 +25,13 @@ Status Service::check(Vqp& v, const fabric::WorkRequest& request, Time now, Chec
   if (!fabric::is_one_of(request.opcode, fabric::allowed_opcodes(fabric::Transport::kRc)) ||
       !fabric::has_pieces_up_to(std::min(v.options.max_sges, kMostSges), request))
     return options_.bugs.has(Bug::kNoCheck) ? Status::kSuccess : Status::kLocalQpOperation;
-  for (std::uint32_t i = 0; i < request.sge_count; ++i) out.bytes += request.sges[i].length;
+  out.pieces = request.sge_count;
+  for (std::uint32_t i = 0; i < out.pieces; ++i) out.bytes += request.sges[i].length;
   const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
   if (is_inline && (returns || out.bytes > v.options.max_inline)) return Status::kLocalQpOperation;
   const bool is_checked = is_message || !options_.bugs.has(Bug::kNoCheck);
-  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+  for (std::uint32_t i = 0; i < out.pieces; ++i) {
     out.lkeys[i] = request.sges[i].lkey;
     if (is_checked && !is_inline &&
         !regions_->check(request.sges[i], returns, v.options.domain, out.lkeys[i]))
@@ -39,7 +42,6 @@ Status Service::check(Vqp& v, const fabric::WorkRequest& request, Time now, Chec
 
 Status Service::check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time now,
                                 Checked& out) {
-  out.rkey = request.rkey;
   if (options_.bugs.has(Bug::kNoCheck)) return Status::kSuccess;
   if (out.bytes > max_message_) return Status::kLocalLength;
   if (fabric::is_one_of(request.opcode, fabric::kAtomics)) {

@@ -154,40 +154,42 @@ void Service::place_dynamic(CorePool& pool, Vqp& v, const Destination& to) {
 }
 
 ConnectResult Service::place(Vqp& v) {
+  NodeId node = fabric::kNoNode;
   {
     const SendLock lock(v);
-    if (place_at_once(*lock.pool, v)) return ConnectResult::kConnected;
+    node = v.node;
+    // Another thread has reset the queue pair: there is nothing to place.
+    if (node == fabric::kNoNode || place_at_once(*lock.pool, v)) return ConnectResult::kConnected;
   }
-  return place_after_asking(v);
+  return place_after_asking(v, node);
 }
 
-ConnectResult Service::place_after_asking(Vqp& v) {
+ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   if (!env_.device().capabilities().dc) {
-    CorePool& pool = *v.pool.load(std::memory_order_acquire);
-    want_reliable(pool.core, v.node);
+    want_reliable(v.pool.load(std::memory_order_acquire)->core, node);
     const bool is_made = env_.poll_until(
         [&] {
           const SendLock lock(v);
-          adopt(v, lock.pool->reliable_to(v.node));
+          adopt(v, lock.pool->reliable_to(node));
           return v.qp != nullptr;
         },
         env_.now() + kReliableMade);
     return is_made ? ConnectResult::kConnected : ConnectResult::kUnknownNode;
   }
   Destination to;
-  const ConnectResult result = resolve(v.node, to.meta);
+  const ConnectResult result = resolve(node, to.meta);
   if (result != ConnectResult::kConnected) return result;
-  to.handle = handle_of(v.node);
+  to.handle = handle_of(node);
   if (to.handle == nullptr) {
     // This life of the node ended before it had a port; the next one has other metadata.
     env_.reached("krcore/no_port");
-    find_peer(v.node);
+    find_peer(node);
     const std::lock_guard<Mutex> lock(cache_mutex_);
-    cache_[v.node].has_meta = false;
+    cache_[node].has_meta = false;
     return ConnectResult::kUnknownNode;
   }
   const SendLock lock(v);
-  place_dynamic(*lock.pool, v, to);
+  if (v.node == node) place_dynamic(*lock.pool, v, to);
   return ConnectResult::kConnected;
 }
 
@@ -210,7 +212,7 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
       return ConnectResult::kConnected;
     }
   }
-  const ConnectResult result = place_after_asking(*v);
+  const ConnectResult result = place_after_asking(*v, node);
   if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
   return result;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "fabric/post_rules.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
@@ -71,6 +72,7 @@ inline bool Service::is_usual(const Usual& usual, const fabric::WorkRequest& req
     return false;
   out.request = &request;
   out.bytes = sge.length;
+  out.pieces = 1;
   out.ticket = 0;
   out.rkey = usual.region.rkey;
   out.kind = Prepared::Kind::kUser;
@@ -98,7 +100,7 @@ inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std
     fill_message(pool, v, from, out);
     return;
   }
-  for (std::uint32_t i = 0; i < std::min(request.sge_count, kMostSges); ++i)
+  for (std::uint32_t i = 0; i < from.pieces; ++i)
     out.sges[i] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
 }
 
@@ -106,7 +108,7 @@ inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std
                                              Prepared& out) const {
   const fabric::WorkRequest& request = *from.request;
   out.ticket = from.ticket;
-  out.pieces = from.is_notice() ? 0 : request.sge_count;
+  out.pieces = from.is_notice() ? 0 : from.pieces;
   for (std::uint32_t i = 0; i < out.pieces; ++i)
     out.sges[i + 1] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
   out.header = header_of(v, from.message, pool);
@@ -127,15 +129,20 @@ PushResult Service::check_list(Vqp& v, std::span<const fabric::WorkRequest> list
   // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
   if (v.checked.size() < 2 * list.size()) v.checked.resize(2 * list.size());
   Checked* next = v.checked.data();
-  Usual expected = usual(v, now);
+  Usual expected;
+  bool is_expected = false;  // messages need no region
   for (const fabric::WorkRequest& request : list) {
     const Scope step(env_, scope::check_request);
-    if (is_usual(expected, request, *next)) {
-      ++next;
-      continue;
+    if (!fabric::is_one_of(request.opcode, fabric::kSends)) {
+      if (!is_expected) expected = usual(v, now);
+      is_expected = true;
+      if (is_usual(expected, request, *next)) {
+        ++next;
+        continue;
+      }
     }
     const Status status = check(v, request, now, *next);
-    expected = usual(v, now);
+    is_expected = false;  // it may have found another region
     if (status != Status::kSuccess) {
       if (options_.bugs.has(Bug::kErrorMidList)) {
         const SendLock lock(v);
@@ -170,6 +177,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // A longer list would never fit, and would make its places in vain.
   if (list.size() > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
+  const std::uint16_t epoch = v->epoch.load(std::memory_order_acquire);
   std::size_t count = 0;
   const PushResult refused = check_list(*v, list, count);
   if (refused.error != fabric::PostError::kNone) return refused;
@@ -182,20 +190,24 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
   // for what this node does under it. Pieces are as long as the queue is deep.
   std::uint64_t entry = kNoEntry, order = 0;
-  std::uint16_t epoch = 0;
   for (std::size_t done = 0; done < count;) {
     {
       const SendLock lock(*v);
+      if (v->epoch != epoch) {
+        // Another thread has reset the queue pair, which ends what has rows.
+        if (entry != kNoEntry) return all;
+        return {0, fabric::PostError::kInvalidState, Status::kSuccess};
+      }
       if (entry == kNoEntry) {
         if (!has_rows(*lock.pool, *v, count))
           return {0, fabric::PostError::kQueueFull, Status::kSuccess};
+        // Completions may have ended a transfer to another core, whose lock guards it now.
+        if (v->pool.load(std::memory_order_relaxed) != lock.pool) continue;
         entry = v->completions.end();
         order = v->next_order;
-        epoch = v->epoch;
         v->next_order += count;
         add_rows(*v, checked);
       }
-      if (v->epoch != epoch) return all;  // a reset has ended them
       if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
         for (; done < count; ++done) complete(*v, entry + done, Status::kFlushed);
         return all;
@@ -261,7 +273,9 @@ void Service::post(CorePool& pool, Vqp& v, std::size_t count) {
     v.announced.push_back({sent, env_.now() + kAskAgain, kAskAgain});
     want_answer(pool, v);
   }
-  if (qp.is_dynamic()) pool.dynamic_requests[v.node] += accepted;
+  // A simulated thread that is killed while it is preempted runs on until its next wait. The owner
+  // may have ended before.
+  if (qp.is_dynamic() && v.node != fabric::kNoNode) pool.dynamic_requests[v.node] += accepted;
   for (std::uint64_t i = accepted; i < count; ++i) hold(pool, v, qp.at(first + i));
   qp.unpush(count - accepted);
 }

@@ -35,6 +35,7 @@ struct Checked {
   const fabric::WorkRequest* request = nullptr;  // of the caller's list
   std::uint64_t bytes = 0;
   std::uint64_t ticket = 0;  // of a zero-copy send
+  std::uint32_t pieces = 0;  // of its buffers
   std::uint32_t rkey = 0;    // the physical one, like those of its buffers
   std::array<std::uint32_t, kMostSges> lkeys{};
   Prepared::Kind kind = Prepared::Kind::kUser;
