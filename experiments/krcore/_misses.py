@@ -189,8 +189,9 @@ MISSES: dict[str, str] = {
     "f16_vs_lite": _PEAK,
     "f16_rank_peak": _PEAK,
     "f16_p99": (
-        "a process gets lookups only once it is ready, so none waits for its start, and 4.9 times "
-        "needs some that wait"
+        "lookups wait for the start of their process: with verbs percentile 99 is 183 ms. The "
+        "processes of KRCore start within 11 ms here, so fewer than one lookup in a hundred waits, "
+        "and the percentile is that of a lookup, 0.1 ms. The paper's start in 244 ms"
     ),
     "f16_dc_throughput": _DC_RATE,
     "f16_rc_over_dc": _DC_RATE,

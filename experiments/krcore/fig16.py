@@ -1,9 +1,9 @@
 """Processes of RACE hashing that start under a load spike (section 5.3.1, figure 16).
 
 The load is sampled: it has more than 20 million lookups in each second, so all processes look up
-for a burst at the same times, and rest in between. One node stores the table, and 20 processes
-start on each of the other nine (the paper does not give the storage nodes, ambiguity
-unreported_workload).
+for a burst at the same times, and rest in between. The bursts of a process that is not ready wait
+for it. One node stores the table, and 20 processes start on each of the other nine (the paper does
+not give the storage nodes, ambiguity unreported_workload).
 
 LITE shares its connections among the processes of a node. So the time of its start is measured
 apart, with 180 clients that connect at once as if none had connected before. That is the least that
