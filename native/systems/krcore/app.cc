@@ -100,6 +100,13 @@ void App::check_connected(ConnectResult result, NodeId node) {
                   "krcore: node " + std::to_string(node) +
                       " has no service that answers; is its process alive?")
           .blaming({node});
+    case ConnectResult::kNoRoom:
+      throw Error(ErrorCode::kExhausted,
+                  "krcore: this node or node " + std::to_string(node) + " has its " +
+                      std::to_string(service_.options().rc_queue_pairs) +
+                      " reliable connections, and the device has no dynamic ones; raise "
+                      "Options::rc_queue_pairs")
+          .blaming({node});
     case ConnectResult::kNoServer:
       throw Error(ErrorCode::kUnavailable,
                   "krcore: no meta server answers, and node " + std::to_string(node) +

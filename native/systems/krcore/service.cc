@@ -30,7 +30,8 @@ Service::Service(Env& env, const Options& options)
       peers_(env.nodes()),
       port_mutex_(env),
       waiting_mutex_(env),
-      jobs_mutex_(env) {
+      jobs_mutex_(env),
+      attempts_(env.nodes()) {
   options_.check(env.nodes());
   const fabric::Capabilities& able = env.device().capabilities();
   max_message_ = able.max_message;

@@ -30,6 +30,7 @@ enum class ConnectResult : std::uint8_t {
   kAlreadyConnected,
   kUnknownNode,  // no metadata, and the node does not answer
   kNoServer,     // no meta server answers, nor the node
+  kNoRoom,       // without dynamic connections: one of the two nodes has no room for another one
   kBadId,
 };
 
@@ -286,7 +287,8 @@ class Service {
   void use_metadata_server();
   void register_at_meta_servers(Time timeout, bool is_builder);
   void sample();
-  void make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
+  enum class Made : std::uint8_t { kConnection, kNoAnswer, kNoRoom };
+  Made make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
   void accept_reliable(const ControlMessage& offer);
   void accept_meta(const ControlMessage& offer);
   bool make_room(CorePool& pool);
@@ -364,6 +366,12 @@ class Service {
   Watch waiting_watch_;
   Mutex jobs_mutex_;
   std::deque<Job> jobs_;
+  /// Attempts to make a reliable connection to a node.
+  struct Attempts {
+    std::atomic<std::uint32_t> ended{0};
+    std::atomic<Made> last{Made::kConnection};
+  };
+  std::vector<Attempts> attempts_;
   Watch jobs_watch_;
   void add_job(Job job);
   struct MetaEnd {

@@ -167,8 +167,12 @@ class VirtualQueue final : public fabric::QueuePair {
       const ConnectResult result = service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num),
                                                     static_cast<std::uint16_t>(peer->psn));
       if (result != ConnectResult::kConnected) {
-        throw Error(ErrorCode::kUnavailable,
-                    "krcore: node " + std::to_string(peer->node) + " has no service that answers")
+        const bool is_full = result == ConnectResult::kNoRoom;
+        throw Error(is_full ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
+                    "krcore: node " + std::to_string(peer->node) +
+                        (is_full ? " or this one has no room for a reliable connection; raise "
+                                   "Options::rc_queue_pairs"
+                                 : " has no service that answers"))
             .blaming({peer->node});
       }
     } else if (next == QpState::kError) {

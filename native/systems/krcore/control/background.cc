@@ -243,7 +243,8 @@ void Service::run_job(const Job& job) {
       accept_reliable(job.offer);
       return;
     case Job::kMake:
-      make_reliable(job.core, job.node, job.is_one_more);
+      attempts_[job.node].last = make_reliable(job.core, job.node, job.is_one_more);
+      ++attempts_[job.node].ended;
       return;
     case Job::kRevive:
       revive(pool(job.core), job.qp);

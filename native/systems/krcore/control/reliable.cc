@@ -70,13 +70,13 @@ void Service::make_one_more(std::uint32_t core, NodeId node) {
   env_.poll_until([&] { return count() > before; }, env_.now() + kMade);
 }
 
-void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
+Service::Made Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   CorePool& own = pool(core);
   {
     const std::lock_guard<Mutex> lock(own.mutex);
-    if (own.reliable_to(node) != nullptr && !is_one_more) return;
+    if (own.reliable_to(node) != nullptr && !is_one_more) return Made::kConnection;
   }
-  if (options_.rc_queue_pairs == 0 || !make_room(own)) return;
+  if (options_.rc_queue_pairs == 0 || !make_room(own)) return Made::kNoRoom;
   std::unique_ptr<PhysicalQp> made = own.make_reliable(node);
   if (node == env_.node()) {
     std::unique_ptr<PhysicalQp> other = own.make_reliable(node);
@@ -86,13 +86,14 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
     const std::lock_guard<Mutex> lock(own.mutex);
     own.reliable.emplace(node, std::move(made));
     own.reliable.emplace(node, std::move(other));
-    return;
+    return Made::kConnection;
   }
   ControlMessage offer = own_metadata(ControlKind::kConnect);
   offer.queue_pair = made->qp().address();
   offer.core = offer.from_core = core;
   ControlMessage reply;
-  if (!ask(node, offer, reply, kOfferAnswered, true) || reply.kind != ControlKind::kAccept) return;
+  if (!ask(node, offer, reply, kOfferAnswered, true)) return Made::kNoAnswer;
+  if (reply.kind != ControlKind::kAccept) return Made::kNoRoom;
   made->qp().connect(reply.queue_pair);
   made->remote_core = reply.core;
   made->life = reply.incarnation;
@@ -113,6 +114,7 @@ void Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
       own.leaving.push_back(std::move(made));
   }
   if (is_confirmed) move_users(own, node);
+  return is_confirmed ? Made::kConnection : Made::kNoAnswer;
 }
 
 // Transfers the queue pairs of a core that reach the node over dynamic connections.

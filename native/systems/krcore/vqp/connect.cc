@@ -166,15 +166,18 @@ ConnectResult Service::place(Vqp& v) {
 
 ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   if (!env_.device().capabilities().dc) {
+    const Attempts& attempts = attempts_[node];
+    const std::uint32_t before = attempts.ended;
     want_reliable(v.pool.load(std::memory_order_acquire)->core, node);
-    const bool is_made = env_.poll_until(
-        [&] {
-          const SendLock lock(v);
-          adopt(v, lock.pool->reliable_to(node));
-          return v.qp != nullptr;
-        },
-        env_.now() + kReliableMade);
-    return is_made ? ConnectResult::kConnected : ConnectResult::kUnknownNode;
+    const auto is_placed = [&] {
+      const SendLock lock(v);
+      if (v.node == node) adopt(v, lock.pool->reliable_to(node));
+      return v.qp != nullptr;
+    };
+    env_.poll_until([&] { return is_placed() || attempts.ended != before; },
+                    env_.now() + kReliableMade);
+    if (is_placed()) return ConnectResult::kConnected;
+    return attempts.last == Made::kNoRoom ? ConnectResult::kNoRoom : ConnectResult::kUnknownNode;
   }
   Destination to;
   const ConnectResult result = resolve(node, to.meta);
