@@ -207,6 +207,8 @@ void Server::push(std::span<const Request> call) {
   if (pushed.error == fabric::PostError::kNone) {
     queue.signaled += signaled;
     signaled_ += signaled;
+    // What has ended already comes with the answer, and its owner need not wait a second time.
+    if (queue.signaled != 0) publish_completions(call.front().queue, queue);
   }
   answer(std::array{std::uint64_t{pushed.accepted}, static_cast<std::uint64_t>(pushed.error),
                     static_cast<std::uint64_t>(pushed.status)});
@@ -249,57 +251,62 @@ void Server::publish_slot(CompletionSlot& slot) {
                   std::memory_order_release);
 }
 
+void Server::publish_completions(std::uint32_t number, OwnQueue& queue) {
+  std::array<fabric::Completion, kBatch> done;
+  const VqpId id = VqpId::of(number);
+  const std::size_t most = std::min<std::uint64_t>(kBatch, room());
+  const std::size_t count = most == 0 ? 0 : app_.service().poll(id, std::span(done).first(most));
+  for (const fabric::Completion& wc : std::span(done).first(count)) {
+    CompletionSlot& slot = next_slot();
+    slot.queue = number;
+    slot.status = static_cast<std::uint8_t>(wc.status);
+    slot.opcode = static_cast<std::uint8_t>(wc.opcode);
+    slot.wr_id = wc.wr_id;
+    publish_slot(slot);
+  }
+  const auto succeeded = static_cast<std::uint32_t>(
+      std::ranges::count(std::span(done).first(count), Status::kSuccess,
+                         [](const fabric::Completion& wc) { return wc.status; }));
+  // Requests without a signal have errors, too: a failed queue is polled until it is empty.
+  const bool is_over = count == 0 && most != 0 && app_.service().state(id) == VqpState::kError;
+  const std::uint32_t ended = is_over ? queue.signaled : succeeded;
+  queue.signaled -= ended;
+  signaled_ -= ended;
+}
+
+void Server::publish_messages(std::uint32_t number, OwnQueue& queue,
+                              std::vector<std::uint32_t>& replies) {
+  std::array<Message, kBatch> messages;
+  const std::size_t most = std::min<std::uint64_t>(kBatch, room());
+  const std::size_t count =
+      most == 0 ? 0
+                : app_.service().pop_messages(VqpId::of(number), std::span(messages).first(most));
+  for (const Message& message : std::span(messages).first(count)) {
+    CompletionSlot& slot = next_slot();
+    slot.queue = number;
+    slot.is_message = 1;
+    slot.status = static_cast<std::uint8_t>(message.status);
+    slot.opcode = static_cast<std::uint8_t>(message.opcode);
+    slot.has_immediate = message.has_immediate ? 1 : 0;
+    slot.immediate = message.immediate;
+    slot.bytes = message.bytes;
+    slot.wr_id = message.wr_id;
+    slot.from = message.from;
+    slot.reply = message.reply.number();
+    if (message.reply) replies.push_back(message.reply.number());
+    publish_slot(slot);
+  }
+  queue.receives -= static_cast<std::uint32_t>(count);
+  receives_ -= count;
+}
+
 bool Server::publish() {
   if (!awaits()) return false;
   const std::uint64_t before = published_;
-  std::array<fabric::Completion, kBatch> done;
-  std::array<Message, kBatch> messages;
   std::vector<std::uint32_t> replies;
   for (auto& [number, queue] : queues_) {
-    const VqpId id = VqpId::of(number);
-    if (queue.signaled != 0) {
-      const std::size_t most = std::min<std::uint64_t>(kBatch, room());
-      const std::size_t count =
-          most == 0 ? 0 : app_.service().poll(id, std::span(done).first(most));
-      for (const fabric::Completion& wc : std::span(done).first(count)) {
-        CompletionSlot& slot = next_slot();
-        slot.queue = number;
-        slot.status = static_cast<std::uint8_t>(wc.status);
-        slot.opcode = static_cast<std::uint8_t>(wc.opcode);
-        slot.wr_id = wc.wr_id;
-        publish_slot(slot);
-      }
-      const auto succeeded = static_cast<std::uint32_t>(
-          std::ranges::count(std::span(done).first(count), Status::kSuccess,
-                             [](const fabric::Completion& wc) { return wc.status; }));
-      // Requests without a signal have errors, too: a failed queue is polled until it is empty.
-      const bool is_over = count == 0 && most != 0 && app_.service().state(id) == VqpState::kError;
-      const std::uint32_t ended = is_over ? queue.signaled : succeeded;
-      queue.signaled -= ended;
-      signaled_ -= ended;
-    }
-    if (queue.receives != 0) {
-      const std::size_t most = std::min<std::uint64_t>(kBatch, room());
-      const std::size_t count =
-          most == 0 ? 0 : app_.service().pop_messages(id, std::span(messages).first(most));
-      for (const Message& message : std::span(messages).first(count)) {
-        CompletionSlot& slot = next_slot();
-        slot.queue = number;
-        slot.is_message = 1;
-        slot.status = static_cast<std::uint8_t>(message.status);
-        slot.opcode = static_cast<std::uint8_t>(message.opcode);
-        slot.has_immediate = message.has_immediate ? 1 : 0;
-        slot.immediate = message.immediate;
-        slot.bytes = message.bytes;
-        slot.wr_id = message.wr_id;
-        slot.from = message.from;
-        slot.reply = message.reply.number();
-        if (message.reply) replies.push_back(message.reply.number());
-        publish_slot(slot);
-      }
-      queue.receives -= static_cast<std::uint32_t>(count);
-      receives_ -= count;
-    }
+    if (queue.signaled != 0) publish_completions(number, queue);
+    if (queue.receives != 0) publish_messages(number, queue, replies);
   }
   for (const std::uint32_t reply : replies) queues_[reply];
   return published_ != before;

@@ -46,6 +46,8 @@ class Server {
   void receive(std::span<const Request> call);
   void answer(std::span<const std::uint64_t> values);
   OwnQueue& own(std::uint32_t queue);
+  void publish_completions(std::uint32_t number, OwnQueue& queue);
+  void publish_messages(std::uint32_t number, OwnQueue& queue, std::vector<std::uint32_t>& replies);
   bool publish();
   std::uint64_t room() const;
   CompletionSlot& next_slot();
