@@ -5,7 +5,7 @@
 //
 // machine: AMD EPYC
 // compiler: g++ (Debian 12.2.0-14+deb12u1) 12.2.0
-// commit: 862487090b3b
+// commit: 24026c5426a2
 #pragma once
 #include "env/scope.h"
 
@@ -13,24 +13,24 @@
 //  name, instructions, lines: near, last level, NIC, other core, memory
 #define PYRDMA_KRCORE_SCOPES(X) \
   X(create, 294, 0, 0, 0, 0, 0)                                                                  \
-  X(connect, 626, 0, 0, 0, 0, 0)                                                                 \
+  X(connect, 654, 0, 0, 0, 0, 0)                                                                 \
   X(meta_lookup, 418, 0, 0, 1, 0, 0)                                                             \
-  X(push, 537, 0, 0, 0, 0.016, 0)                                                                \
-  X(check_request, 138, 0, 0, 0, 0, 0)                                                           \
+  X(push, 519, 0, 0, 0, 0.0135, 0)                                                               \
+  X(check_request, 158, 0, 0, 0, 0, 0)                                                           \
   X(region_miss, 1590, 0, 0.514, 1, 0, 0)                                                        \
-  X(fill_request, 87.2, 0, 0, 0, 0, 0)                                                           \
+  X(fill_request, 85.4, 0, 0, 0, 0, 0)                                                           \
   X(post_physical, 66, 0, 0, 0, 0, 0)                                                            \
   X(post_request, 80.3, 0, 0, 0, 0, 0)                                                           \
-  X(poll, 217, 0, 0, 0, 0.00454, 0)                                                              \
-  X(poll_inner, 81.4, 0, 0, 0, 0.0831, 0)                                                        \
-  X(dispatch_completion, 54, 0, 0, 0, 0.000799, 0)                                               \
+  X(poll, 217, 0, 0, 0, 0.00817, 0)                                                              \
+  X(poll_inner, 81.4, 0, 0, 0, 0.00561, 0)                                                       \
+  X(dispatch_completion, 54, 0, 0, 0, 0, 0)                                                      \
   X(end_request, 139, 0, 0, 0, 0.0016, 0)                                                        \
-  X(poll_receives, 58.8, 0, 0, 0.157, 0.00092, 0)                                                \
+  X(poll_receives, 58.8, 0, 0, 0.157, 0.00368, 0)                                                \
   X(take_message, 486, 0, 0, 0, 0.339, 0)                                                        \
-  X(post_receive, 387, 0, 0, 0, 0.0523, 0)                                                       \
-  X(pop_messages, 291, 0, 0, 0, 0.364, 0)                                                        \
+  X(post_receive, 387, 0, 0, 0, 0.0407, 0)                                                       \
+  X(pop_messages, 291, 0, 0, 0, 0.491, 0)                                                        \
   X(control_look, 65, 0, 0, 0, 0, 0)                                                             \
-  X(look_after, 151, 0, 0, 0, 0.957, 0)                                                          \
+  X(look_after, 151, 0, 0, 0, 0.951, 0)                                                          \
   X(builder_turn, 170, 0, 0, 0, 1, 0)                                                            \
   X(call, 114, 0, 0, 0, 0, 0)                                                                    \
   X(forget_regions, 175, 0, 0, 0, 0, 0)                                                          \
@@ -38,13 +38,13 @@
   X(load_address, 44, 0, 0, 0, 0, 0)                                                             \
   X(race_start, 301, 0.286, 0, 0, 0, 0)                                                          \
   X(race_find_buckets, 688, 0.0954, 0, 0, 0, 0)                                                  \
-  X(race_judge_buckets, 411, 0.0123, 0, 2, 0, 0)                                                 \
-  X(race_read_blocks, 316, 0.0626, 0, 0, 0, 0)                                                   \
+  X(race_judge_buckets, 261, 0.0165, 0, 2, 0, 0)                                                 \
+  X(race_read_blocks, 316, 0.0974, 0, 0, 0, 0)                                                   \
   X(race_compare_keys, 186, 0, 0, 1.02, 0, 0)                                                    \
   X(race_look_up_path, 150, 0, 0, 0, 0, 0)                                                       \
   X(race_take_path, 120, 0, 0, 2, 0, 0)                                                          \
-  X(race_place, 1170, 0.0319, 0, 0, 0, 0)                                                        \
-  X(race_look_again, 468, 0.00532, 0, 2, 0, 0)                                                   \
+  X(race_place, 1170, 0.0426, 0, 0, 0, 0)                                                        \
+  X(race_look_again, 343, 0.0213, 0, 1.94, 0, 0)                                                 \
   X(race_resolve, 17.1, 0, 0, 0, 0, 0)                                                           \
   X(race_swap_slot, 164, 0, 0, 0, 0, 0)                                                          \
   X(race_finish, 27, 0, 0, 0, 0, 0)                                                              \

@@ -61,6 +61,10 @@ class Slot {
   constexpr std::uint32_t depth() const {
     return static_cast<std::uint32_t>(word_ >> kDepthAt & kMostDepth);
   }
+  /// The word without all but its depth, as empty() makes it.
+  constexpr std::uint64_t depth_bits() const {
+    return word_ & std::uint64_t{kMostDepth} << kDepthAt;
+  }
   constexpr bool is_empty() const { return units() == 0; }
   /// An insertion has placed it and has not yet looked for duplicates: nobody sees it as present.
   constexpr bool is_tentative() const { return (word_ & kTentative) != 0; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/assert.h"
@@ -152,7 +153,11 @@ void Operation::judge_buckets() {
     for (std::uint32_t i = 0; i < 4; ++i) {
       const Header found = header(i / 2, i % 2);
       is_stale = is_stale || found.suffix != home_.index || !has_key(found.depth);
+      // Nearly all slots have the depth of their header.
+      std::uint64_t differs = 0;
       for (std::uint32_t number = 0; number < kSlotsPerBucket; ++number)
+        differs |= slot(i / 2, i % 2, number).depth_bits() ^ Slot::empty(found.depth).word();
+      for (std::uint32_t number = 0; differs != 0 && number < kSlotsPerBucket; ++number)
         is_stale = is_stale || !has_key(slot(i / 2, i % 2, number).depth());
     }
   }
@@ -181,9 +186,15 @@ void Operation::judge_path() {
 void Operation::collect(bool with_tentative) {
   count_ = read_ = reading_ = 0;
   for (std::uint32_t i = 0; i < 4; ++i) {
+    std::uint32_t hits = 0;
     for (std::uint32_t number = 0; number < kSlotsPerBucket; ++number) {
+      const Slot each = slot(i / 2, i % 2, number);
+      hits |= std::uint32_t{each.fingerprint() == hash_.fingerprint()} << number;
+    }
+    for (; hits != 0; hits &= hits - 1) {
+      const auto number = static_cast<std::uint32_t>(std::countr_zero(hits));
       const Slot found = slot(i / 2, i % 2, number);
-      if (found.is_empty() || found.fingerprint() != hash_.fingerprint()) continue;
+      if (found.is_empty()) continue;
       if (found.is_tentative() && !with_tentative) continue;
       // A frozen slot has a key whose next bit is 1. Its key may have moved long ago, and its block
       // may have another use, if the client died that should have cleaned it.
