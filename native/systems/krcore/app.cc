@@ -132,14 +132,8 @@ PushResult App::push(Queue queue, std::span<const fabric::WorkRequest> list,
   enter();
   const PushResult result = service_.push(queue, list);
   std::size_t count = 0;
-  if (result.error == fabric::PostError::kNone && !completions.empty()) {
-    env().poll_until(
-        [&] {
-          count += service_.poll(queue, completions.subspan(count));
-          return count == completions.size();
-        },
-        kForever);
-  }
+  if (result.error == fabric::PostError::kNone && !completions.empty())
+    count = service_.wait(queue, completions, kForever);
   if (taken != nullptr) *taken = count;
   return result;
 }
@@ -160,14 +154,7 @@ std::size_t App::pop(Queue queue, std::span<fabric::Completion> out) {
 std::size_t App::wait(Queue queue, std::span<fabric::Completion> out, Time deadline) {
   const Scope step(env(), scope::call);
   enter();
-  std::size_t count = 0;
-  env().poll_until(
-      [&] {
-        count += service_.poll(queue, out.subspan(count));
-        return count == out.size();
-      },
-      deadline);
-  return count;
+  return service_.wait(queue, out, deadline);
 }
 
 std::size_t App::wait_each(std::span<const Post> posts) {

@@ -104,6 +104,8 @@ class Service {
   PushResult push(VqpId id, std::span<const fabric::WorkRequest> list);
   /// Polls the physical queue pair and takes completions of this queue pair, in order.
   std::size_t poll(VqpId id, std::span<fabric::Completion> out);
+  /// Polls until `out` is full or `deadline` has passed; returns how many completions it took.
+  std::size_t wait(VqpId id, std::span<fabric::Completion> out, Time deadline);
   /// Polls each completion queue behind these queue pairs once; returns how many those are.
   std::size_t poll_physical(std::span<const VqpId> ids);
   /// Takes completions that are ready, without a poll.
@@ -214,6 +216,7 @@ class Service {
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
+  Watch* arrivals_of(VqpId id);
   Vqp* owner_of(const Prepared& request, VqpId id);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
   std::uint32_t end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most);
@@ -222,6 +225,7 @@ class Service {
   void flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v);
   void finish(Prepared& request, fabric::Status status, Vqp* v);
   void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
+  void tell_owner(Vqp& v);
   /// Completes the zero-copy send with that ticket, if there is one.
   void complete_ticket(Vqp& v, std::uint64_t ticket, fabric::Status status);
   void fail_vqp(Vqp& v, fabric::Status status);

@@ -13,6 +13,8 @@ using fabric::Status;
 
 namespace {
 
+constexpr Time kLookAgain = 50 * kMicrosecond;
+
 /// Whether the requests behind one that ended so have certainly not run: the responder has refused
 /// it, or it has not left this node.
 bool is_refusal(Status status) {
@@ -141,7 +143,13 @@ void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
     std::erase_if(v.announced, [&](const Question& q) { return q.message.ticket == row.ticket; });
   const bool is_silent = row.is_silent();
   v.completions.pop_silent();
-  if (!is_silent) env_.notify(v.watch);
+  if (!is_silent) tell_owner(v);
+}
+
+// The owner may wait for the queue from which this thread has taken the completion.
+void Service::tell_owner(Vqp& v) {
+  env_.notify(v.watch);
+  if (v.qp != nullptr) env_.notify(v.qp->completions().watch());
 }
 
 void Service::complete_ticket(Vqp& v, std::uint64_t ticket, Status status) {
@@ -170,7 +178,7 @@ void Service::fail_vqp(Vqp& v, Status status) {
   }
   if (v.transfer.stage != Transfer::kNone) v.transfer = {};
   v.announced.clear();
-  env_.notify(v.watch);
+  tell_owner(v);
 }
 
 // The first error completion of a queue pair is that of the request that failed, unless the queue
@@ -329,6 +337,30 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   // Its physical queue pair is gone, and it has no metadata for a dynamic one.
   if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);
   return taken;
+}
+
+// Of a dynamic queue pair, whose queue lives as long as its pool. Null for others.
+Watch* Service::arrivals_of(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return nullptr;
+  const SendLock lock(*v);
+  return v->qp != nullptr && v->qp->is_dynamic() ? &v->qp->completions().watch() : nullptr;
+}
+
+std::size_t Service::wait(VqpId id, std::span<fabric::Completion> out, Time deadline) {
+  std::size_t count = poll(id, out);
+  const auto has_all = [&] {
+    count += poll(id, out.subspan(count));
+    return count == out.size();
+  };
+  // Looks again from time to time: the queue pair may have changed its queue.
+  while (count != out.size()) {
+    const Time now = env_.now();
+    const bool is_last = deadline - now <= kLookAgain;
+    env_.poll_until(has_all, is_last ? deadline : now + kLookAgain, arrivals_of(id));
+    if (is_last) break;
+  }
+  return count;
 }
 
 void Service::break_physical(VqpId id) {
