@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "measure/interval.h"
 #include "measure/params.h"
 #include "runtime/exchange.h"
 #include "systems/krcore/workloads/options.h"
@@ -13,20 +14,24 @@ namespace pyrdma::krcore {
 /// One on each node of the run.
 class CommonStart {
  public:
-  /// `threads`: clients of this node. A node without clients calls meet() itself.
+  /// `threads`: clients of this node.
   CommonStart(Env& env, const measure::Params& params, std::uint32_t threads)
       : env_(env), params_(params), threads_(threads) {}
 
-  /// Runs a client of this node. If it throws, the others do not wait for it.
+  /// Runs client(i) on each thread of this node, or only meets the other nodes if it has none.
+  /// Rethrows the error of a client, for which the others do not wait.
   template <class Client>
   void run(const Client& client) {
-    try {
-      client();
-    } catch (...) {
-      has_failed_.store(true, std::memory_order_release);
-      env_.notify(watch_);
-      throw;
-    }
+    if (threads_ == 0) return meet();
+    measure::on_threads(env_, threads_, [&](std::uint32_t i) {
+      try {
+        client(i);
+      } catch (...) {
+        has_failed_.store(true, std::memory_order_release);
+        env_.notify(watch_);
+        throw;
+      }
+    });
   }
   /// Blocks client `index` of this node until all clients of all nodes have called it, and then
   /// until the common begin. Returns false when a client of this node has failed before.
@@ -45,6 +50,7 @@ class CommonStart {
     env_.sleep_until(begin_);
     return true;
   }
+  /// Waits until all nodes have met. A node without clients calls it itself.
   void meet() {
     runtime::node_barrier(env_, params_.key("krcore/ready"), 600 * kSecond);
     begin_ = common_begin(env_, params_);

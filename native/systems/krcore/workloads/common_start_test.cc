@@ -21,16 +21,10 @@ TEST(KrcoreCommonStartSim, AllBeginAtOnceHoweverLateOneComes) {
     const measure::Params params = no_params();
     const std::uint32_t clients = env.node() == 0 ? 0 : 3;
     CommonStart start(env, params, clients);
-    if (clients == 0) {
-      start.meet();
-      return;
-    }
-    measure::on_threads(env, clients, [&](std::uint32_t i) {
-      start.run([&] {
-        env.sleep_until(env.now() + i * 3 * kMillisecond);
-        EXPECT_TRUE(start.wait(i));
-        begun.push_back(env.now());
-      });
+    start.run([&](std::uint32_t i) {
+      env.sleep_until(env.now() + i * 3 * kMillisecond);
+      EXPECT_TRUE(start.wait(i));
+      begun.push_back(env.now());
     });
   });
   ASSERT_EQ(begun.size(), 6u);
@@ -45,11 +39,9 @@ TEST(KrcoreCommonStartSim, TheErrorOfOneClientEndsTheOthers) {
     EXPECT_THROW(cluster.run([&](Env& env) {
       const measure::Params params = no_params();
       CommonStart start(env, params, 3);
-      measure::on_threads(env, 3, [&](std::uint32_t i) {
-        start.run([&] {
-          if (i == failing) throw Error(ErrorCode::kInternal, "a client fails");
-          went_on += start.wait(i) ? 1 : 0;
-        });
+      start.run([&](std::uint32_t i) {
+        if (i == failing) throw Error(ErrorCode::kInternal, "a client fails");
+        went_on += start.wait(i) ? 1 : 0;
       });
     }),
                  Error);

@@ -108,14 +108,10 @@ class EchoLoad final : public measure::Workload {
     } else {
       runtime::node_barrier(env, params.key("krcore/begin"));
       recorder.prepare_threads(load.spread.count);
-      if (load.spread.count != 0) {
-        measure::on_threads(env, load.spread.count, [&](std::uint32_t i) {
-          client(service, params, load, load.spread.client(env.node(), i), recorder.thread(i),
-                 start, i);
-        });
-      } else {
-        start.meet();
-      }
+      start.run([&](std::uint32_t i) {
+        client(service, params, load, load.spread.client(env.node(), i), recorder.thread(i), start,
+               i);
+      });
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
     }
     add_counters(recorder, service);
@@ -276,16 +272,10 @@ class EchoLoad final : public measure::Workload {
       for (const auto& thread : threads) thread->join();
     } else {
       recorder.prepare_threads(load.spread.count);
-      if (load.spread.count != 0) {
-        measure::on_threads(env, load.spread.count, [&](std::uint32_t i) {
-          start.run([&] {
-            client_raw(env, params, *domain, load, load.spread.client(env.node(), i),
-                       recorder.thread(i), start, i);
-          });
-        });
-      } else {
-        start.meet();
-      }
+      start.run([&](std::uint32_t i) {
+        client_raw(env, params, *domain, load, load.spread.client(env.node(), i),
+                   recorder.thread(i), start, i);
+      });
       runtime::node_barrier(env, params.key("krcore/stopped"), 600 * kSecond);
     }
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);

@@ -52,13 +52,8 @@ class OneSidedLoad final : public measure::Workload {
     }
     runtime::node_barrier(env, params.key("krcore/begin"));
     CommonStart start(env, params, spread.count);
-    if (spread.count != 0) {
-      measure::on_threads(env, spread.count, [&](std::uint32_t i) {
-        start.run([&] { client(service, params, regions, recorder.thread(i), start, i); });
-      });
-    } else {
-      start.meet();
-    }
+    start.run(
+        [&](std::uint32_t i) { client(service, params, regions, recorder.thread(i), start, i); });
     add_counters(recorder, service);
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
   }

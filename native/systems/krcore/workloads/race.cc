@@ -29,12 +29,9 @@ class RaceLoad final : public measure::Workload {
     if (node.is_storage()) {
       node.accept(0, clients);
       start.meet();
-    } else if (recorder.prepare_threads(node.spread().count); node.spread().count == 0) {
-      start.meet();
     } else {
-      measure::on_threads(env, node.spread().count, [&](std::uint32_t i) {
-        start.run([&] { client(node, params, i, start, recorder.thread(i)); });
-      });
+      recorder.prepare_threads(node.spread().count);
+      start.run([&](std::uint32_t i) { client(node, params, i, start, recorder.thread(i)); });
     }
     if (node.service() != nullptr) add_counters(recorder, *node.service());
     runtime::node_barrier(env, params.key("krcore/done"), 600 * kSecond);
