@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.softroce.points import measured_once
 __all__ = ["answer", "drive"]
 
 PORT = 7471
+SYSTEMS = Path(__file__).parent.parent / "systems"
 PING_PONG = rd.workload.VerbsLoad(op="write", size=16, measure="pingpong", record_one_way=True)
 
 
@@ -113,29 +115,19 @@ def a_ping_pong(fleet: Fleet, say: Callable[[str], None]) -> None:
     say(f"a ping-pong between hosts: {trips:.0f} round trips, clocks within {bound} ns")
 
 
-HISTORIES: dict[str, tuple[int, dict[str, Any]]] = {
-    "LocoYcsb": (2, {}),
-    "ErpcRaft": (1, {"replicas": 1}),
-}
-"""The workloads that record a history on two nodes: their clients there, and their settings."""
-
-
 def histories(fleet: Fleet, say: Callable[[str], None]) -> None:
-    """Check what workloads do to their stores, from the histories of both hosts."""
-    for name, (clients, settings) in HISTORIES.items():
-        workload = getattr(rd.workload, name)
+    """Check what the systems' loads do to their stores, from the histories of both hosts."""
+    for path in sorted(SYSTEMS.glob("*/two_hosts.py")):
+        own = import_module(f"tests.systems.{path.parent.name}.two_hosts")
         with rd.Cluster.remote(fleet, nodes=2) as cluster:
-            load = workload(
-                history=True, keys=8, iterations=100, warmup_ns=0, reads=0.5, **settings
-            )
-            result = cluster.run(load)
+            result = cluster.run(own.HISTORY)
         assert result.clock_bound_ns > 0
         verdict = check.check(result.history())
         assert verdict.ok, verdict.text
-        assert verdict.operations >= 100 * clients, verdict
+        assert verdict.operations >= own.HISTORY.iterations * own.CLIENTS, verdict
         say(
-            f"{name}: {verdict.operations} operations of two hosts are linearizable, with clocks "
-            f"within {result.clock_bound_ns} ns"
+            f"{own.HISTORY.native}: {verdict.operations} operations of two hosts are linearizable, "
+            f"with clocks within {result.clock_bound_ns} ns"
         )
 
 

@@ -1,0 +1,8 @@
+"""A load that two Soft-RoCE guests run, and its clients there: its history is checked."""
+
+from __future__ import annotations
+
+from pyrdma import workload
+
+HISTORY = workload.LocoYcsb(history=True, keys=8, iterations=100, warmup_ns=0, reads=0.5)
+CLIENTS = 2
