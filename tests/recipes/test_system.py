@@ -46,6 +46,8 @@ def run(folder: Path, *words: str) -> str:
 def attempt(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), str(folder / "build/python")])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    # With ccache, a copy elsewhere compiles from the cache of an earlier one.
+    environment |= {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
     return subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
