@@ -117,7 +117,9 @@ def a_ping_pong(fleet: Fleet, say: Callable[[str], None]) -> None:
 
 def histories(fleet: Fleet, say: Callable[[str], None]) -> None:
     """Check what the systems' loads do to their stores, from the histories of both hosts."""
-    for path in sorted(SYSTEMS.glob("*/two_hosts.py")):
+    paths = sorted(SYSTEMS.glob("*/two_hosts.py"))
+    assert paths
+    for path in paths:
         own = import_module(f"tests.systems.{path.parent.name}.two_hosts")
         with rd.Cluster.remote(fleet, nodes=2) as cluster:
             result = cluster.run(own.HISTORY)
