@@ -203,6 +203,15 @@ def test_close_frees_what_an_application_has() -> None:
         fill(service.app(node=1))
 
 
+def test_closing_a_queue_pair_frees_its_receives() -> None:
+    with sim() as cluster:
+        app = small(cluster, arena_bytes=1 << 20).app(node=1, message_bytes=16 << 10)
+        for _ in range(8):  # of the 3 that have room at a time
+            vqp = app.vqp(bind=7)
+            assert vqp.pop_msgs(timeout_s=3.0) == [], "the leases of peers end meanwhile"
+            vqp.close()
+
+
 @pytest.mark.parametrize("policy", ["never", "sampled"])
 def test_a_frequent_peer_gets_a_reliable_connection(policy: Literal["never", "sampled"]) -> None:
     with sim() as cluster:

@@ -44,6 +44,14 @@ class ScriptApp {
     return app.env().now() - begin;
   }
 
+  void destroy(Queue queue) {
+    app.destroy(queue);
+    const auto known = slots_.find(queue.number());
+    if (known == slots_.end()) return;
+    app.dereg_mr(known->second);
+    slots_.erase(known);
+  }
+
   void send(Queue queue, const std::string& bytes, Time timeout) {
     check_size(bytes.size());
     const Registration& own = scratch();
@@ -183,7 +191,7 @@ void def_applications(Class& each) {
            })
       .def("destroy",
            [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp) {
-             With()(self, node, app, [&](auto& user) { user.app.destroy(VqpId::of(vqp)); });
+             With()(self, node, app, [&](auto& user) { user.destroy(VqpId::of(vqp)); });
            })
       .def("connect",
            [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, NodeId to,
