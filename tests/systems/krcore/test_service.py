@@ -151,7 +151,7 @@ def test_a_message_to_an_unbound_port_fails(cluster: rd.Cluster) -> None:
     service = small(cluster)
     vqp = service.app(node=1).vqp()
     vqp.connect(node=2, port=8)
-    with raises(rd.InvalidArgument, "queue"):
+    with raises(rd.InvalidArgument, "port 8", "node 2", "bind=8"):
         for _ in range(20):
             vqp.send(b"x")
             assert vqp.pop_msgs(timeout_s=0.01) == []

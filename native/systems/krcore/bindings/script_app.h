@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,15 +42,17 @@ class ScriptApp {
   Time connect(Queue queue, NodeId node, std::uint32_t port) {
     const Time begin = app.env().now();
     app.connect(queue, node, port);
-    return app.env().now() - begin;
+    const Time took = app.env().now() - begin;
+    own_[queue.number()].connected = {node, port};
+    return took;
   }
 
   void destroy(Queue queue) {
     app.destroy(queue);
-    const auto known = slots_.find(queue.number());
-    if (known == slots_.end()) return;
-    app.dereg_mr(known->second);
-    slots_.erase(known);
+    const auto known = own_.find(queue.number());
+    if (known == own_.end()) return;
+    if (known->second.slots.data != nullptr) app.dereg_mr(known->second.slots);
+    own_.erase(known);
   }
 
   void send(Queue queue, const std::string& bytes, Time timeout) {
@@ -85,7 +88,7 @@ class ScriptApp {
       const fabric::Status refusal = app.refusal(queue);
       if (refusal != fabric::Status::kSuccess) status = refusal;
     }
-    if (status != fabric::Status::kSuccess) throw_status(status);
+    if (status != fabric::Status::kSuccess) throw_status(queue, status);
     if (pushed.error != fabric::PostError::kNone) {
       throw Error(ErrorCode::kInvalidArgument,
                   pushed.error == fabric::PostError::kInvalidState
@@ -136,7 +139,12 @@ class ScriptApp {
  private:
   static constexpr std::uint32_t kSlots = 16;
 
-  [[noreturn]] static void throw_status(fabric::Status status) {
+  struct OwnQueue {
+    Registration slots;                                         // if it takes messages
+    std::optional<std::pair<NodeId, std::uint32_t>> connected;  // node and port, by connect()
+  };
+
+  [[noreturn]] void throw_status(Queue queue, fabric::Status status) const {
     std::string remedy;
     ErrorCode code = ErrorCode::kInvalidArgument;
     switch (status) {
@@ -144,7 +152,8 @@ class ScriptApp {
         remedy = "; the region does not exist any more, or does not grant that access there";
         break;
       case fabric::Status::kRemoteInvalidRequest:
-        remedy = "; no queue is bound to the port, or its receive is too short";
+        remedy = "; " + no_receiver(queue) +
+                 ", or the message is longer than the receiver's message_bytes";
         break;
       case fabric::Status::kRnrRetryExceeded:
         remedy = "; the receiver takes no messages";
@@ -161,12 +170,21 @@ class ScriptApp {
                           "'" + remedy);
   }
 
+  std::string no_receiver(Queue queue) const {
+    const auto known = own_.find(queue.number());
+    if (known == own_.end() || !known->second.connected) return "the peer's queue has ended";
+    const auto& [node, port] = *known->second.connected;
+    return "no queue of node " + std::to_string(node) + " is bound to port " +
+           std::to_string(port) + " (bind one by vqp(bind=" + std::to_string(port) +
+           "), and connect a new one here)";
+  }
+
   const Registration& slots_of(Queue queue) {
-    const auto known = slots_.find(queue.number());
-    if (known != slots_.end()) return known->second;
-    const Registration made = app.reg_mr(std::uint64_t{kSlots} * message_bytes_);
-    for (std::uint64_t slot = 0; slot < kSlots; ++slot) receive(queue, made, slot);
-    return slots_[queue.number()] = made;
+    Registration& slots = own_[queue.number()].slots;
+    if (slots.data != nullptr) return slots;
+    slots = app.reg_mr(std::uint64_t{kSlots} * message_bytes_);
+    for (std::uint64_t slot = 0; slot < kSlots; ++slot) receive(queue, slots, slot);
+    return slots;
   }
   void receive(Queue queue, const Registration& own, std::uint64_t slot) {
     const fabric::Sge sge{own.addr + slot * message_bytes_, message_bytes_, own.key};
@@ -176,7 +194,7 @@ class ScriptApp {
 
   std::uint32_t message_bytes_;
   Registration scratch_;
-  std::map<std::uint32_t, Registration> slots_;  // of each queue that takes messages
+  std::map<std::uint32_t, OwnQueue> own_;  // by the number of the queue
 };
 
 inline Time nanoseconds(double seconds) { return static_cast<Time>(seconds * 1e9); }
