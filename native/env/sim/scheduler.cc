@@ -77,12 +77,14 @@ void SimScheduler::record(const SimEvent& event) {
 }
 
 void SimScheduler::wait_for_wake(SimThread& self) {
+  PYRDMA_ASSERT(!guest_runs_);
   if (self.kill_pending) unwind_killed(self);  // killed in preempt()
   if (self.core != nullptr) self.core->free_at = std::max(self.core->free_at, self.clock);
   SimThread& due = next_thread();
   if (&due != &self) {
     current_ = &due;
     Fiber::switch_between(self.fiber, due.fiber, left_);
+    while (guest_ != nullptr) serve_guest();  // only the external thread is given any
   }
   current_ = &self;
   if (interrupt_ != Interrupt::kNone && &self == &external_) throw_interrupt();
@@ -200,7 +202,7 @@ void SimScheduler::wake_at(SimThread& thread, Picos when) {
 
 void SimScheduler::sync() {
   SimThread& self = *current_;
-  if (self.unwinding) return;
+  if (self.unwinding || guest_runs_) return;
   if (self.core != nullptr && self.core->next_tick <= self.clock) [[unlikely]]
     take_ticks(self, true);
   if (!queue_.has_before(self.clock)) {
@@ -214,7 +216,8 @@ void SimScheduler::sync() {
 void SimScheduler::work(Picos duration) {
   SimThread& self = *current_;
   duration <<= self.slow_shift;
-  while (self.core != nullptr && self.core->threads > 1 && duration > 0 && !self.unwinding) {
+  while (self.core != nullptr && self.core->threads > 1 && duration > 0 && !self.unwinding &&
+         !guest_runs_) {
     const Picos slice = std::min(duration, self.node->timeslice);
     self.clock += slice;
     duration -= slice;
@@ -230,7 +233,8 @@ void SimScheduler::work(Picos duration) {
 }
 
 bool SimScheduler::preempt(Picos duration) noexcept {
-  if (in_event_ || is_external() || current_->unwinding || current_->kill_pending) return false;
+  if (in_event_ || is_external() || guest_runs_ || current_->unwinding || current_->kill_pending)
+    return false;
   current_->preempted = true;
   try {
     wake_at(*current_, current_->clock + duration);
@@ -248,6 +252,7 @@ void SimScheduler::sleep_until(Picos when) {
   SimThread& self = *current_;
   if (self.unwinding) return;
   if (when <= self.clock) return sync();
+  refuse_guest_wait();
   wake_at(self, when);  // its core is free meanwhile
   wait_for_wake(self);
 }
@@ -262,6 +267,7 @@ bool SimScheduler::poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, P
     if (ready()) return true;
     const bool missed = target.notices_ != notices;
     if (self.unwinding || self.clock >= deadline) return false;
+    refuse_guest_wait();
     if (self.clock == start) self.clock += least_turn;
     // Other threads may wait for an effect of this thread. A preempted thread has its effects after
     // they have looked.
@@ -416,7 +422,9 @@ void SimScheduler::kill(SimNodeThreads& node) {
     thread.wake_time = kNever;
     wake_at(thread, clock());
   }
-  if (self) {
+  if (self && guest_runs_) {
+    current_->kill_pending = true;  // it unwinds when it waits
+  } else if (self) {
     current_->unwinding = true;
     throw NodeKilled{};
   }

@@ -158,6 +158,11 @@ class SimScheduler {
   bool poll_until(SimNodeThreads& node, FunctionRef<bool()> ready, Picos deadline, Watch* only,
                   Picos least_turn);
 
+  /// Runs `work` on the stack of the external thread, as a part of the running thread: for code
+  /// that cannot run on a fiber, such as an interpreter. The thread runs ahead meanwhile. `work`
+  /// throws nothing and must not wait: a call that would wait throws Error(kInvalidArgument).
+  void on_external_stack(FunctionRef<void()> work);
+
   /// Wakes the polling threads of `watch`: each resumes at its first iteration that begins at
   /// clock() or later.
   void notify(Watch& watch);
@@ -211,6 +216,12 @@ class SimScheduler {
   enum class Interrupt : std::uint8_t { kNone, kDeadlock, kStopped, kTimeLimit };
 
   void wait_for_wake(SimThread& self);
+  void serve_guest();
+  void refuse_guest_wait() const {
+    if (guest_runs_) [[unlikely]]
+      throw_guest_waits();
+  }
+  [[noreturn, gnu::cold]] static void throw_guest_waits();
   [[noreturn, gnu::cold]] static void unwind_killed(SimThread& self);
   SimThread& next_thread();
   bool take_core(SimThread& thread);
@@ -230,6 +241,9 @@ class SimScheduler {
   SimThread* current_ = &external_;
   Fiber* left_ = nullptr;
   bool in_event_ = false;
+  // Work of the running thread that the external stack is to run, and whether it runs now.
+  const FunctionRef<void()>* guest_ = nullptr;
+  bool guest_runs_ = false;
   Interrupt interrupt_ = Interrupt::kNone;
   Watch any_finish_;
   Watch anything_;  // wakes external polling threads: their predicates may read any node

@@ -156,11 +156,19 @@ Env& SimCluster::env(NodeId node) {
   return *state_->envs[node];
 }
 
+bool SimCluster::is_up(NodeId node) const { return !state_->envs[node]->threads().killed; }
+
 void SimCluster::run(FunctionRef<void(Env&)> per_node) {
   State& s = *state_;
+  if (s.program != nullptr)
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the nodes of this cluster run already: what runs on all nodes at once, such as the "
+        "set-up of a system's objects, goes before or after that run");
   s.threads.clear();
   s.program = &per_node;
   auto end_all = [&s] {  // the run stopped, deadlocked or failed: all nodes end
+    s.program = nullptr;
     s.scheduler.set_time_limit(kNever);
     for (auto& env : s.envs) s.scheduler.unwind(env->threads());
   };
@@ -179,6 +187,10 @@ void SimCluster::run(FunctionRef<void(Env&)> per_node) {
       end_all();
       std::rethrow_exception(failure);
     }
+}
+
+void SimCluster::on_caller_stack(FunctionRef<void()> work) {
+  state_->scheduler.on_external_stack(work);
 }
 
 void SimCluster::kill(NodeId node, Crash crash) {

@@ -82,9 +82,16 @@ class SimCluster {
   /// its blocking calls run the simulation until they are done.
   Env& env(NodeId node);
 
+  bool is_up(NodeId node) const;
+
   /// Runs `per_node` as the first thread of every node until all have returned. Rethrows the first
-  /// error of a node. Throws Error(kInternal) when no event is left and threads still wait.
+  /// error of a node. Throws Error(kInternal) when no event is left and threads still wait, and
+  /// Error(kInvalidArgument) inside another run().
   void run(FunctionRef<void(Env&)> per_node);
+
+  /// Runs `work`, a part of the running thread of a node, on the stack of the caller of run(). It
+  /// must not throw or wait; see SimScheduler::on_external_stack.
+  void on_caller_stack(FunctionRef<void()> work);
 
   /// Ends node `node`. Peers get retry-exceeded. The node stays down until restart().
   void kill(NodeId node, Crash crash = Crash::kProcess);

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <numeric>
 
 #include "base/error_test.h"
+#include "env/sim/fiber.h"
 #include "env/trace.h"
 #include "fabric/contract_worlds_test.h"
 #include "fabric/sim/endpoint_test.h"
@@ -162,6 +165,60 @@ TEST(Simulation, AKilledNodeEndsAndItsPeersGoOn) {
 
 // The killer is ahead of virtual time, and the first thread of the node is due before the kill. It
 // owns what the second one uses, so it unwinds last all the same.
+// An interpreter's stack is that of the caller. Its code reads the clock, charges and posts, but
+// waits nowhere.
+TEST(Simulation, AThreadRunsAPartOfItOnTheStackOfTheCaller) {
+  SimCluster cluster(sim_options(2));
+  const auto depth = [] { return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); };
+  const std::uintptr_t caller = depth();
+  const auto distance = [&] {
+    const std::uintptr_t here = depth();
+    return std::max(here, caller) - std::min(here, caller);
+  };
+  int turns = 0;
+  cluster.run([&](Env& env) {
+    EXPECT_GT(distance(), Fiber::kStackBytes) << "this is no fiber";
+    for (int i = 0; i < 100; ++i) {
+      const Time before = env.now();
+      cluster.on_caller_stack([&] {
+        EXPECT_LT(distance(), Fiber::kStackBytes);
+        env.work(10);
+        EXPECT_GE(env.now(), before + 10);
+        EXPECT_TRUE(
+            refuses([&] { env.sleep_until(before + kMillisecond); }, ErrorCode::kInvalidArgument));
+        EXPECT_TRUE(refuses([&] { env.poll_until([] { return false; }, kForever); },
+                            ErrorCode::kInvalidArgument));
+        EXPECT_FALSE(env.poll_until([] { return false; }, before));
+        ++turns;
+      });
+      EXPECT_GE(env.now(), before + 10);
+      EXPECT_LT(env.now(), before + kMicrosecond) << "a refused wait left a wake behind";
+      env.sleep_until(env.now() + 100);
+    }
+  });
+  EXPECT_EQ(turns, 200);
+}
+
+TEST(Simulation, ANodeMayEndItselfInAPartOnTheStackOfTheCaller) {
+  SimCluster cluster(sim_options(2));
+  bool went_on = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 0) return env.sleep_until(kMillisecond);
+    cluster.on_caller_stack([&] { cluster.kill(1); });
+    env.sleep_until(env.now() + 1);
+    went_on = true;
+  });
+  EXPECT_FALSE(went_on);
+}
+
+TEST(Simulation, ARunInsideARunIsRefused) {
+  SimCluster cluster(sim_options(1));
+  cluster.run([&](Env&) {
+    EXPECT_TRUE(refuses([&] { cluster.run([](Env&) {}); }, ErrorCode::kInvalidArgument));
+  });
+  cluster.run([](Env&) {});
+}
+
 TEST(Simulation, ThreadsOfAKilledNodeUnwindBeforeThoseThatSpawnedThem) {
   SimCluster cluster(sim_options(2));
   bool has_ended = false;
