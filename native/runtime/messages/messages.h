@@ -1,0 +1,143 @@
+// Requests and responses between nodes: an inbox at one node, and the peers that call it. Each peer
+// has a reliable connection to the inbox; the receives of an inbox are shared. A peer asks for its
+// connection by a datagram, so an inbox serves nodes that come late or come back.
+//
+// Any thread of the node may use an inbox or a peer. Every wait is the caller's (Wait), so that it
+// can be cancelled.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "env/env.h"
+#include "env/sync.h"
+#include "fabric/fabric.h"
+#include "runtime/memory_pool.h"
+
+namespace pyrdma::runtime {
+
+/// Waits until `ready()`, which looks at what notifies `watch`; returns false after `deadline`. It
+/// may throw, which ends the call that waits.
+using Wait = FunctionRef<bool(FunctionRef<bool()> ready, Time deadline, Watch& watch)>;
+
+inline constexpr std::uint32_t kMaxMessageBytes = 1U << 20;
+inline constexpr std::uint32_t kMaxInboxDepth = 4096;
+
+struct InboxOptions {
+  std::uint32_t depth = 64;        // requests that may wait, and replies under way
+  std::uint32_t max_bytes = 4096;  // of a request or a reply
+};
+
+/// A request that has arrived.
+struct Request {
+  NodeId source = 0;
+  std::uint64_t connection = 0;  // of the inbox
+  std::uint64_t id = 0;          // 0: the sender wants no reply
+  std::string data;
+};
+
+namespace messages {
+struct ConnectRequest;
+struct ConnectReply;
+struct Slots;
+class Datagrams;
+}  // namespace messages
+
+/// The requests to one service of this node. Creating one takes the NIC's time.
+class Inbox {
+ public:
+  /// Nodes find it under `name`, which the node uses once in each incarnation. Throws
+  /// Error(kInvalidArgument) for an option out of its bounds, Error(kUnavailable) if the device
+  /// lacks datagrams or shared receives.
+  Inbox(Env& env, const std::string& name, const InboxOptions& options);
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  /// Returns the oldest request, or nothing after `deadline`. New peers are connected meanwhile.
+  std::optional<Request> next(Time deadline, Wait wait);
+  /// Answers `request`; returns when the reply is posted. A caller that has ended gets none.
+  /// Throws Error(kInvalidArgument) for a reply that is too long or not wanted.
+  void reply(const Request& request, std::string_view data, Wait wait);
+  const InboxOptions& options() const { return options_; }
+  /// Number of peers, those that have ended unnoticed included.
+  std::size_t connections() const { return connections_.size(); }
+
+ private:
+  struct Connection;
+  bool look();
+  void handle();
+  void handle(const fabric::Completion& completion);
+  void accept(const messages::ConnectRequest& request);
+  void post_receive(std::uint64_t slot);
+  void close(std::uint64_t connection);
+
+  Env& env_;
+  InboxOptions options_;
+  Mutex mutex_;
+  std::unique_ptr<fabric::ProtectionDomain> domain_;
+  std::unique_ptr<fabric::CompletionQueue> completions_;
+  std::unique_ptr<MemoryPool> memory_;
+  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
+  std::unique_ptr<messages::Datagrams> datagrams_;
+  std::unique_ptr<messages::Slots> receives_, sends_;
+  std::vector<std::uint32_t> free_sends_;
+  std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::map<std::uint32_t, std::uint64_t> by_qp_;
+  std::uint64_t next_connection_ = 1;
+  std::deque<fabric::Completion> polled_;
+  std::deque<Request> requests_;
+};
+
+/// A connection to the inbox of a node. Calls of several threads may be under way at once.
+class Peer {
+ public:
+  static constexpr std::uint32_t kWindow = 16;  // calls under way
+  /// Waits for the inbox and connects. Throws Error(kTimeout) after `deadline`.
+  Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait wait);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// Sends a request and returns its reply. Throws Error(kTimeout) after `deadline`, and
+  /// Error(kUnavailable) when the node does not answer any more; the request may have been served
+  /// in both cases.
+  std::string call(std::string_view data, Time deadline, Wait wait);
+  /// Sends a message without a reply; returns when it is posted. It arrives once, or the
+  /// connection has failed.
+  void send(std::string_view data, Time deadline, Wait wait);
+  NodeId node() const { return node_; }
+
+ private:
+  struct Slot;
+  bool ask(const fabric::QpAddress& inbox, Time until, Wait wait, messages::ConnectReply& reply);
+  std::uint64_t post(std::string_view data, bool wants_reply, Time deadline, Wait wait);
+  bool look();
+  void handle(const fabric::Completion& completion);
+  void check() const;
+  void post_receive(std::uint64_t slot);
+
+  Env& env_;
+  std::string name_;
+  NodeId node_;
+  std::uint32_t max_bytes_ = 0;
+  Mutex mutex_;
+  std::unique_ptr<fabric::ProtectionDomain> domain_;
+  std::unique_ptr<fabric::CompletionQueue> completions_;
+  std::unique_ptr<MemoryPool> memory_;
+  std::unique_ptr<messages::Datagrams> datagrams_;
+  std::unique_ptr<messages::Slots> receives_, sends_;
+  std::unique_ptr<fabric::QueuePair> qp_;
+  std::vector<Slot> slots_;
+  std::uint64_t next_id_ = 1;
+  std::optional<std::string> datagram_;  // that has arrived
+  fabric::Status error_ = fabric::Status::kSuccess;
+};
+
+}  // namespace pyrdma::runtime

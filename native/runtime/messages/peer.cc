@@ -1,0 +1,205 @@
+// The peer of a service.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/messages/messages.h"
+#include "runtime/messages/parts.h"
+
+namespace pyrdma::runtime {
+
+using namespace messages;
+
+struct Peer::Slot {
+  std::uint64_t id = 0;  // of the call that waits; 0: none
+  bool sending = false;
+  std::optional<std::string> reply;
+  bool is_free() const { return id == 0 && !sending; }
+};
+
+Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait wait)
+    : env_(env), name_(name), node_(node), mutex_(env), slots_(kWindow) {
+  if (node >= env.nodes())
+    throw Error(ErrorCode::kInvalidArgument, "node is " + std::to_string(node) +
+                                                 "; the nodes are 0 to " +
+                                                 std::to_string(env.nodes() - 1));
+  fabric::Device& device = env.device();
+  need(device);
+  domain_ = device.create_protection_domain();
+  completions_ = device.create_completion_queue(2 * (kWindow + Datagrams::kEntries));
+  memory_ = std::make_unique<MemoryPool>(env, *domain_, 64 * kKiB);
+  datagrams_ = std::make_unique<Datagrams>(env, *domain_, *completions_, *memory_);
+  qp_ = device.create_queue_pair(*domain_, *completions_, *completions_,
+                                 connection_options(device.capabilities(), kWindow));
+
+  // The node may not have bound its inbox yet, or bind it anew after a restart.
+  Watch none;
+  std::optional<std::uint32_t> incarnation;
+  std::uint32_t next = 0;
+  Address inbox{};
+  ConnectReply reply;
+  for (Time pause = 20 * kMicrosecond;; pause = std::min(2 * pause, 5 * kMillisecond)) {
+    while (const auto found = device.rendezvous().find(address_key(name, node, next))) {
+      if (found->size() != sizeof inbox)
+        throw Error(ErrorCode::kInternal, "the address of inbox " + name + " is damaged");
+      std::memcpy(&inbox, found->data(), sizeof inbox);
+      incarnation = next++;
+    }
+    const Time now = env.now();
+    if (now >= deadline)
+      throw Error(ErrorCode::kTimeout,
+                  "node " + std::to_string(node) +
+                      (incarnation ? " does not answer at '" : " has not bound '") +
+                      name.substr(name.rfind('/') + 1) +
+                      (incarnation ? "': it has ended, or no task of it waits for requests"
+                                   : "': let a task of it await node.bind, or give a longer "
+                                     "timeout_s"))
+          .blaming({node});
+    const Time until = std::min(deadline, now + pause);
+    if (!incarnation)
+      wait([] { return false; }, until, none);
+    else if (ask(inbox.datagrams, std::min(deadline, now + 10 * pause), wait, reply))
+      break;
+  }
+  max_bytes_ = std::min(reply.max_bytes, kMaxMessageBytes);
+  const auto slot_bytes = static_cast<std::uint32_t>(sizeof(Header) + max_bytes_);
+  receives_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
+  sends_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
+  qp_->connect(reply.connection);
+  for (std::uint64_t slot = 0; slot < kWindow; ++slot) post_receive(slot);
+}
+
+Peer::~Peer() = default;
+
+// Asks for the connection once; returns false after `until`.
+bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectReply& reply) {
+  ConnectRequest request;
+  request.node = env_.node();
+  request.incarnation = env_.incarnation();
+  request.connection = qp_->address();
+  request.datagrams = datagrams_->address();
+  datagrams_->send(inbox, bytes_of(request));
+  while (wait([this] { return look(); }, until, completions_->watch())) {
+    if (!datagram_) continue;
+    const auto answer = read<ConnectReply>(*datagram_);
+    datagram_.reset();
+    if (!answer || answer->asked != qp_->qp_num()) continue;
+    reply = *answer;
+    return true;
+  }
+  return false;
+}
+
+void Peer::post_receive(std::uint64_t slot) {
+  qp_->receive(receives_->sge(slot, receives_->slot_bytes), slot);
+}
+
+// Handles completions; returns true if there were any. Never waits.
+bool Peer::look() {
+  if (!mutex_.try_lock()) return false;
+  std::array<fabric::Completion, 16> found;
+  const std::size_t count = completions_->poll(found);
+  for (std::size_t i = 0; i < count; ++i) handle(found[i]);
+  mutex_.unlock();
+  return count != 0;
+}
+
+void Peer::handle(const fabric::Completion& completion) {
+  if ((completion.wr_id & kDatagram) != 0) {
+    if ((completion.wr_id & kSend) == 0) datagram_ = datagrams_->take(completion);
+    return;
+  }
+  if (completion.status != fabric::Status::kSuccess) {
+    if (error_ == fabric::Status::kSuccess) error_ = completion.status;
+    return;
+  }
+  if ((completion.wr_id & kSend) != 0) {
+    slots_[(completion.wr_id & ~kSend) % kWindow].sending = false;
+    return;
+  }
+  std::string data;
+  const auto header = read_message(env_, *receives_, completion.wr_id, completion.byte_count, data);
+  if (header) {
+    // A reply to a call that was given up has no slot any more.
+    for (Slot& slot : slots_)
+      if (slot.id != 0 && slot.id == header->id) slot.reply = std::move(data);
+  }
+  post_receive(completion.wr_id);
+}
+
+void Peer::check() const {
+  if (error_ == fabric::Status::kSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              "the connection to node " + std::to_string(node_) + " has failed (" +
+                  fabric::to_string(error_) +
+                  "): the node has ended, or is cut off; connect again when it is back",
+              false)
+      .blaming({node_});
+}
+
+// Returns the slot of the posted message.
+std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline, Wait wait) {
+  check_length(data, max_bytes_, "the request");
+  const std::uint32_t max_inline = std::min(kInlineBytes, env_.device().capabilities().max_inline);
+  for (;;) {
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      check();
+      for (std::uint64_t i = 0; i < slots_.size(); ++i) {
+        Slot& slot = slots_[i];
+        if (!slot.is_free()) continue;
+        const std::uint64_t id = wants_reply ? next_id_ : 0;
+        if (!post_message(env_, *qp_, *sends_, i, id, data, max_inline)) break;
+        next_id_ += wants_reply;
+        slot.id = id;
+        slot.sending = true;
+        slot.reply.reset();
+        return i;
+      }
+    }
+    const auto has_room = [this] {
+      look();
+      return error_ != fabric::Status::kSuccess ||
+             std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.is_free(); });
+    };
+    if (!wait(has_room, deadline, completions_->watch()))
+      throw Error(ErrorCode::kTimeout, "no room for a message to node " + std::to_string(node_) +
+                                           ": " + std::to_string(kWindow) + " are under way")
+          .blaming({node_});
+  }
+}
+
+std::string Peer::call(std::string_view data, Time deadline, Wait wait) {
+  const std::uint64_t at = post(data, true, deadline, wait);
+  Slot& slot = slots_[at];
+  struct Ending {
+    Peer& peer;
+    Slot& slot;
+    ~Ending() {
+      slot.id = 0;
+      peer.env_.notify(peer.completions_->watch());  // for threads that wait for room
+    }
+  } ending{*this, slot};
+  wait(
+      [&] {
+        look();
+        return slot.reply.has_value() || error_ != fabric::Status::kSuccess;
+      },
+      deadline, completions_->watch());
+  if (slot.reply) return std::move(*slot.reply);
+  check();
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(node_) +
+                  " has not replied in time; the request may have been served",
+              false)
+      .blaming({node_});
+}
+
+void Peer::send(std::string_view data, Time deadline, Wait wait) {
+  post(data, false, deadline, wait);
+}
+
+}  // namespace pyrdma::runtime
