@@ -24,6 +24,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
     validation                                declaration of one number that both worlds show
     cluster                                   nodes on this machine and on others
+    program                                   what node programs await
     hosts                                     machines of a testbed, their daemons and nodes
     doctor                                    what a machine lacks
     cluster_base, processes                   nodes, and the processes they run in
@@ -45,6 +46,7 @@ from typing import TYPE_CHECKING, Any
 from . import systems
 from ._version import __version__
 from .errors import (
+    Cancelled,
     CompletionError,
     Error,
     Exhausted,
@@ -56,7 +58,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import claims, data, decide, faults, figures, profiles, units, verbs, workload
+    from . import claims, data, decide, faults, figures, profiles, program, units, verbs, workload
     from .cluster import Cluster
     from .comparison import compare
     from .data import Data
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Axis",
+    "Cancelled",
     "Cluster",
     "CompletionError",
     "Data",
@@ -95,6 +98,7 @@ __all__ = [
     "figures",
     "load",
     "profiles",
+    "program",
     "run",
     "units",
     "verbs",
@@ -109,6 +113,7 @@ _MODULES = (
     "faults",
     "figures",
     "profiles",
+    "program",
     "units",
     "verbs",
     "workload",

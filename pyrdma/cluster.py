@@ -215,6 +215,10 @@ class InProcess(Cluster):
         core: Any = native()
         return core.measure.run_workload(self._open, name, parameters)  # type: ignore[no-any-return]
 
+    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:
+        core: Any = native()
+        return core.program.run(self._open, functions, **options)  # type: ignore[no-any-return]
+
     @property
     def _open(self) -> Any:
         if self._native is None:

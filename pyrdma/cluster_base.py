@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from ._native import native
+from ._program import GRACE_NS, Program, by_node, checked_model
 from ._workload import Parameters, Workload
 from .arguments import Duration, Seconds, checked, whole
 from .errors import Unavailable
@@ -46,6 +48,8 @@ class ClusterBase(ABC):
     def __init__(self, nodes: int, seed: int) -> None:
         self.nodes = nodes
         self.seed = seed
+        # Objects whose native parts are made at their first use.
+        self._objects: WeakSet[Any] = WeakSet()
 
     @checked
     def run(
@@ -92,6 +96,58 @@ class ClusterBase(ABC):
         result = self._result(parameters, columns)
         workload._ended(result)
         return result
+
+    @checked
+    def program(
+        self,
+        functions: Program | Mapping[Any, Program],
+        *,
+        deadline_s: Duration = 10.0,
+        duration_s: Duration | None = None,
+        model: str = "",
+    ) -> Result:
+        """Run an ``async def`` function on each node; see `pyrdma.program`.
+
+        Parameters
+        ----------
+        functions
+            One function for all nodes, or a mapping from nodes (a number, a tuple or range of
+            numbers, ``"rest"``) to functions. A node without one only serves one-sided requests.
+        deadline_s
+            Time of the cluster's clock after which the run fails, with the tasks that still wait.
+        duration_s
+            Time after which the run ends in good order, for programs without an end of their own.
+        model
+            Model of the history that ``node.invoke`` records, for `pyrdma.check`.
+
+        Raises
+        ------
+        Timeout
+            The functions have not ended within `deadline_s`.
+        Unavailable
+            The nodes are other processes.
+
+        Other errors are those of the functions. The result has what the functions have recorded.
+        """
+        programs = by_node(functions, self.nodes)
+        for made in list(self._objects):
+            made._prepare()
+        limit = deadline_s if duration_s is None else duration_s
+        columns = self._program(
+            programs,
+            deadline_ns=round(limit * 1e9),
+            deadline_fails=duration_s is None,
+            grace_ns=GRACE_NS[self.clock],
+            model=checked_model(model),
+        )
+        name = "deadline_s" if duration_s is None else "duration_s"
+        return self._result({name: limit}, columns)
+
+    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:  # noqa: ARG002
+        raise Unavailable(
+            "the nodes of this cluster are other processes, which have no node programs; use "
+            "Cluster.sim(...) or Cluster.local(..., mode='thread')"
+        )
 
     def _result(self, parameters: Parameters, columns: Columns) -> Result:
         names = ("node", "thread", "metric", "value", "unit")

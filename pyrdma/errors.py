@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "Cancelled",
     "CompletionError",
     "Error",
     "Exhausted",
@@ -47,6 +48,13 @@ class Exhausted(Error):
 
 class Timeout(Error, TimeoutError):
     """A deadline passed."""
+
+
+class Cancelled(BaseException):
+    """A task of a node program was cancelled, or the program ended while the task waited.
+
+    It is no `Error`, so that ``except Exception`` does not keep a task from its end.
+    """
 
 
 class NodeEnded(Error):

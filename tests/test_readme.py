@@ -26,8 +26,8 @@ def run(folder: Path, *words: str) -> str:
     "script",
     SCRIPTS,
     ids=[
-        *("cluster", "verbs", "channels", "load", "calls", "multicast", "members", "dds"),
-        *("store", "store_load", "connections", "faults"),
+        *("cluster", "verbs", "programs", "channels", "load", "calls", "multicast", "members"),
+        *("dds", "store", "store_load", "connections", "faults"),
     ],
 )
 def test_script_runs(script: str, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ void bind_measure(pybind11::module_& module, const measure::Workloads& workloads
 void bind_sim(pybind11::module_& module);
 void bind_shm(pybind11::module_& module);
 void bind_verbs(pybind11::module_& module);  // real devices
+void bind_program(pybind11::module_& module);
 void bind_check(pybind11::module_& module);
 void bind_fuzz(pybind11::module_& module, const std::vector<fuzz::Scenario>& scenarios);
 

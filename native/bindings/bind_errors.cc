@@ -5,6 +5,7 @@
 #include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/errors.h"
+#include "bindings/program/operation.h"
 
 namespace pyrdma::bindings {
 
@@ -94,6 +95,8 @@ void bind_errors(py::module_& /*module*/) {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const CompletionFailed& error) {
       raise(error);
+    } catch (const Cancelled&) {
+      PyErr_SetNone(py::module_::import("pyrdma.errors").attr("Cancelled").ptr());
     } catch (const StillExported& error) {
       PyErr_SetString(PyExc_BufferError, error.what());
     } catch (const Error& error) {

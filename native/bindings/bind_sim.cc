@@ -13,7 +13,13 @@ namespace {
 namespace sim = fabric::sim;
 using namespace py::literals;
 
-using SimWorld = ClusterWorld<sim::SimCluster>;
+class SimWorld final : public ClusterWorld<sim::SimCluster> {
+ public:
+  explicit SimWorld(sim::SimOptions options) : ClusterWorld("sim", true, std::move(options)) {}
+  bool is_up(NodeId node) const override { return cluster.is_up(node); }
+  Time moment(NodeId /*node*/) override { return cluster.now(); }
+  void on_interpreter_stack(FunctionRef<void()> work) override { cluster.on_caller_stack(work); }
+};
 
 class SimSession final : public Session {
  public:
@@ -58,7 +64,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.seed = seed;
   options.memory = memory_model(memory);
   options.faults = FaultOptions::from_values(faults);
-  return std::make_shared<SimSession>(std::make_unique<SimWorld>("sim", true, std::move(options)));
+  return std::make_shared<SimSession>(std::make_unique<SimWorld>(std::move(options)));
 }
 
 py::list parameters() {

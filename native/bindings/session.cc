@@ -54,13 +54,51 @@ bool Session::covered(NodeId node, std::uint64_t addr, std::uint64_t length) {
 }
 
 void Session::exclusively(FunctionRef<void()> work) {
+  if (in_turn()) return work();
+  if (CallForwarder* forwarder = forwarder_of_caller()) return forwarder->forward(work);
   ++waiting_;
   const std::unique_lock<std::shared_mutex> alone(mutex_);
   --waiting_;
   work();
 }
 
+void Session::forward_calls(CallForwarder* forwarder) {
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  if (forwarder != nullptr)
+    forwarders_[std::this_thread::get_id()] = forwarder;
+  else
+    forwarders_.erase(std::this_thread::get_id());
+  forwarders_count_ = static_cast<int>(forwarders_.size());
+}
+
+CallForwarder* Session::forwarder_of_caller() {
+  if (forwarders_count_ == 0) return nullptr;
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  const auto found = forwarders_.find(std::this_thread::get_id());
+  return found == forwarders_.end() ? nullptr : found->second;
+}
+
+void Session::check_owner() const {
+  if (std::this_thread::get_id() == owner_) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "a second Python thread calls a simulated cluster: each call advances the clock of "
+              "all nodes, so one thread makes all calls, the one that made the cluster; for nodes "
+              "that run at the same time write node programs, see Cluster.program");
+}
+
+void Session::destroy(Owned* object) {
+  if (!in_turn()) {
+    delete object;
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(objects_mutex_);
+  dropped_.push_back(object);
+}
+
 void Session::close() {
+  if (programs_ != 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                "the cluster's node programs still run; close the cluster when they have ended");
   const py::gil_scoped_release release;
   exclusively([this] {
     if (closed_.exchange(true)) return;
@@ -87,7 +125,30 @@ void Session::remove_export() {
   exclusively([this] { world_.reset(); });
 }
 
-void Session::run_interruptibly(FunctionRef<void(World&)> work) {
+void Session::run_programs(FunctionRef<void(World&)> work,
+                           const std::function<void(unsigned long)>& interrupt) {
+  struct Running {
+    explicit Running(Session& of) : session(of) { ++session.programs_; }
+    ~Running() {
+      --session.programs_;
+      std::vector<Owned*> dropped;
+      {
+        const std::lock_guard<std::mutex> lock(session.objects_mutex_);
+        dropped.swap(session.dropped_);
+      }
+      for (Owned* object : dropped) delete object;
+    }
+    Session& session;
+  } running(*this);
+  run_on_thread(work, simulated_, interrupt);
+}
+
+void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
+                            const std::function<void(unsigned long)>& on_interrupt) {
+  if (in_turn() || forwarder_of_caller() != nullptr)
+    throw Error(ErrorCode::kInvalidArgument,
+                "this call runs on all nodes at once, which a node program cannot do; make it "
+                "before the programs, or after them");
   std::exception_ptr failure, interrupt;
   const std::shared_ptr<World> kept = call([this] {
     world();
@@ -98,9 +159,14 @@ void Session::run_interruptibly(FunctionRef<void(World&)> work) {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
+    std::atomic<unsigned long> runner_id{0};
     std::thread runner([&] {
+      runner_id = PyThread_get_thread_ident();
       try {
-        exclusively([&] { guarded([&] { work(world()); }); });
+        if (exclusive)
+          exclusively([&] { guarded([&] { work(world()); }); });
+        else
+          guarded([&] { work(*kept); });
       } catch (...) {
         failure = std::current_exception();
       }
@@ -116,6 +182,7 @@ void Session::run_interruptibly(FunctionRef<void(World&)> work) {
         if (!interrupt && PyErr_CheckSignals() != 0) {
           interrupt = std::make_exception_ptr(py::error_already_set());
         }
+        if (interrupt && on_interrupt) on_interrupt(runner_id);
       }
       // The request is repeated: the work may not have begun at the first request to stop.
       if (interrupt) kept->request_stop();

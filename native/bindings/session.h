@@ -8,11 +8,15 @@
 #include <pybind11/pybind11.h>
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +39,12 @@ class World {
   virtual void run(FunctionRef<void(Env&)> per_node) = 0;
   virtual void request_stop() = 0;
   virtual void kill(NodeId node) = 0;
+  virtual bool is_up(NodeId /*node*/) const { return true; }
+  /// Returns the time that all nodes agree on; env(node).now() where the nodes' clocks do.
+  virtual Time moment(NodeId node) { return env(node).now(); }
+  /// Runs a part of a node's thread in which Python code runs. `work` throws nothing. In a
+  /// simulated world it runs on the stack of the caller of run(), and must not wait.
+  virtual void on_interpreter_stack(FunctionRef<void()> work) { work(); }
   /// True if one virtual clock drives all nodes; the calling thread advances it, one call at a
   /// time.
   virtual bool simulated() const = 0;
@@ -71,6 +81,14 @@ class Owned {
   std::shared_ptr<Session> session_;
 };
 
+/// Carries out the calls of one Python thread on another thread.
+class CallForwarder {
+ public:
+  virtual ~CallForwarder() = default;
+  /// Returns when `work()` has returned, or throws what it has thrown.
+  virtual void forward(FunctionRef<void()> work) = 0;
+};
+
 class Session : public std::enable_shared_from_this<Session> {
  public:
   explicit Session(std::unique_ptr<World> world)
@@ -85,10 +103,15 @@ class Session : public std::enable_shared_from_this<Session> {
   Env& env(NodeId node);
 
   /// Runs `work()` with the GIL released. The session cannot close meanwhile. In a simulated world
-  /// no other call runs meanwhile.
+  /// no other call runs meanwhile, and only the Python thread that opened it may call. Inside a
+  /// turn `work()` runs at once and must not wait. The calls of a thread with a forwarder run where
+  /// that puts them.
   template <class Work>
   decltype(auto) call(Work&& work) {
+    if (in_turn()) return guarded(work);
     const py::gil_scoped_release release;
+    if (CallForwarder* forwarder = forwarder_of_caller()) return forwarded(*forwarder, work);
+    if (simulated_) check_owner();
     // The lock prefers shared holders; a waiter for exclusive access goes first.
     while (waiting_ != 0) std::this_thread::yield();
     if (simulated_) {
@@ -105,7 +128,23 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   /// Runs `work()` on a thread of its own, with exclusive access to the session. The calling thread
   /// waits for Ctrl-C meanwhile; Ctrl-C stops the world and raises KeyboardInterrupt.
-  void run_interruptibly(FunctionRef<void(World&)> work);
+  void run_interruptibly(FunctionRef<void(World&)> work) { run_on_thread(work, true, {}); }
+  /// The same for node programs, whose threads call the session: in a real world the access is not
+  /// exclusive. `interrupt(thread)` is called with the GIL at Ctrl-C, on each look at it; `thread`
+  /// is Python's number of the thread that does the work.
+  void run_programs(FunctionRef<void(World&)> work,
+                    const std::function<void(unsigned long)>& interrupt);
+
+  // Node programs. A turn is a stretch of Python code of one task, which cannot wait, since it runs
+  // on the stack that all tasks of a simulated world share.
+
+  void begin_turn() { turn_ = std::this_thread::get_id(); }
+  void end_turn() { turn_ = std::thread::id(); }
+  bool in_turn() const { return turn_ == std::this_thread::get_id(); }
+  /// Sends the calls of the calling thread to `forwarder`; null ends that.
+  void forward_calls(CallForwarder* forwarder);
+  /// Destroys an object. In a turn it is kept until the programs end, since that may have to wait.
+  void destroy(Owned* object);
 
   /// Drops all objects, then the world. Memory that arrays use stays until the arrays are gone, and
   /// the world stays with it.
@@ -124,6 +163,23 @@ class Session : public std::enable_shared_from_this<Session> {
   std::int64_t next_run() { return ++runs_; }
 
  private:
+  void run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
+                     const std::function<void(unsigned long)>& on_interrupt);
+  CallForwarder* forwarder_of_caller();
+  void check_owner() const;
+  template <class Work>
+  static auto forwarded(CallForwarder& forwarder, Work& work) {
+    using Result = std::invoke_result_t<Work&>;
+    return guarded([&] {
+      if constexpr (std::is_void_v<Result>) {
+        forwarder.forward(work);
+      } else {
+        std::optional<std::decay_t<Result>> result;
+        forwarder.forward([&] { result.emplace(work()); });
+        return std::move(*result);
+      }
+    });
+  }
   template <class Work>
   static decltype(auto) guarded(Work&& work) {
     try {
@@ -144,11 +200,20 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<int> exports_{0};
   std::atomic<std::int64_t> runs_{0};
   std::atomic<int> waiting_{0};
+  const std::thread::id owner_ = std::this_thread::get_id();
+  std::atomic<std::thread::id> turn_{};
+  std::atomic<int> programs_{0};  // running
+  std::atomic<int> forwarders_count_{0};
+  std::map<std::thread::id, CallForwarder*> forwarders_;  // under objects_mutex_
+  std::vector<Owned*> dropped_;                           // in turns; under objects_mutex_
 };
 
 template <class T, class... Args>
 std::shared_ptr<T> make_owned(Args&&... args) {
-  auto made = std::make_shared<T>(std::forward<Args>(args)...);
+  const std::shared_ptr<T> made(new T(std::forward<Args>(args)...), [](T* object) {
+    const std::shared_ptr<Session> session = object->session_pointer();
+    session->destroy(object);
+  });
   made->session().add(made.get());
   return made;
 }

@@ -20,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
   pyrdma::bindings::bind_shm(module);
   pyrdma::bindings::bind_verbs(module);
   pyrdma::bindings::bind_measure(module, pyrdma::systems::workloads());
+  pyrdma::bindings::bind_program(module);
   pyrdma::bindings::bind_check(module);
   pyrdma::bindings::bind_fuzz(module, pyrdma::systems::scenarios());
   module.def(

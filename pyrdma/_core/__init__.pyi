@@ -6,6 +6,7 @@ from . import check as check
 from . import fuzz as fuzz
 from . import ibverbs as ibverbs
 from . import measure as measure
+from . import program as program
 from . import shm as shm
 from . import sim as sim
 from . import verbs as verbs

@@ -60,6 +60,11 @@ class PerNode:
     @checked
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        cluster._objects.add(self)
+
+    def _prepare(self) -> None:
+        """Make the native parts, which a node program could not: that runs on all nodes at once."""
+        _ = self._native
 
     def _make(self, core: Any) -> Any:
         """Make the native object."""

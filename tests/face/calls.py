@@ -24,6 +24,7 @@ from pyrdma import (
     workload,
 )
 from pyrdma.profiles import parse_overrides
+from tests.face import program_calls
 from tests.face.world import World
 from tests.harness.support import FAKE
 
@@ -410,7 +411,9 @@ CALLS: dict[str, Callable[[World], Call]] = {
 }
 """Name -> the callable and keyword arguments that it accepts."""
 
-SIGNED_OF_SYSTEMS: set[str] = set()
+CALLS.update(program_calls.CALLS)
+
+SIGNED_OF_SYSTEMS: set[str] = set(program_calls.SIGNED)
 """Parameters of systems that take -1."""
 
 for _system in systems.NAMES:

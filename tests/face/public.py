@@ -104,7 +104,8 @@ def _has_constructor(root: type) -> bool:
 def name_of(each: Any, root: Any) -> str:
     """Return ``module.Class.method``, as users import it, of a public name or its method."""
     if root.__module__.startswith("pyrdma._core") and each is not root:
-        return f"verbs.{root.__name__}.{each.__name__}"
+        module = root.__module__.removeprefix("pyrdma._core.")
+        return f"{module}.{root.__name__}.{each.__name__}"
     module = re.sub(r"^pyrdma\.?(_core\.|systems\.)?", "", each.__module__)
     for inner, outer in (
         (r"^_workload(_classes)?$", "workload"),

@@ -20,7 +20,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import workload
-from tests.face import public
+from tests.face import program_calls, public
 from tests.face.calls import CALLS, SIGNED_OF_SYSTEMS, Call
 from tests.face.world import World
 
@@ -55,8 +55,8 @@ BAD: list[Any] = [
     *([None], {None: None}, {"x": NAN}, lambda *_: None, Ellipsis),
 ]
 
-FREE = {"decide.best winner"}
-"""Parameters that take any value; a decider compares it with what was measured."""
+FREE = {"decide.best winner", *program_calls.FREE}
+"""Parameters that take any value: of deciders, compared with what was measured; of histories."""
 
 SIGNED = {
     *SIGNED_OF_SYSTEMS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,18 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._coroutines: list[Coroutine[Any, Any, Any]] = []
+
+    def coroutine(self, made: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine, which need not run."""
+        self._coroutines.append(made)
+        return made
 
     def close(self) -> None:
         """End the clusters that were made, and the drawings."""
         plt.close("all")
+        for coroutine in self._coroutines:
+            coroutine.close()
         for cluster in ("cluster", "four_nodes", "three_nodes", "processes", "threads"):
             if cluster in vars(self):
                 vars(self)[cluster].close()

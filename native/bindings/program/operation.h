@@ -1,0 +1,70 @@
+// What a node program awaits.
+#pragma once
+#include <pybind11/pybind11.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+
+namespace pyrdma::bindings {
+
+namespace py = pybind11;
+
+class Task;
+
+/// Returns the exception with its traceback. With the GIL.
+inline py::object exception_of(const py::error_already_set& raised) {
+  if (raised.trace()) PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
+  return raised.value();
+}
+/// Raises what exception_of() has returned.
+[[noreturn]] inline void raise_again(const py::object& exception) {
+  PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
+  throw py::error_already_set();
+}
+
+/// A program was cancelled while it waited. Becomes pyrdma.Cancelled.
+struct Cancelled {};
+
+/// An awaitable. A task yields it to its driver, which carries it out without the GIL; then the
+/// task takes the result. It is awaited once.
+class Operation {
+ public:
+  Operation() = default;
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// Called once, on the task's thread, without the GIL. Keeps every error but NodeKilled for
+  /// take().
+  void perform(Task& task);
+  /// Called with the GIL after perform(): returns the result, or throws the error.
+  py::object take();
+  bool is_done() const { return done_; }
+  bool has_failed() const { return error_ != nullptr || has_raised(); }
+  /// What a task waits for, for errors, such as "a request".
+  virtual const char* waits_for() const = 0;
+
+ protected:
+  virtual void run(Task& task) = 0;
+  virtual py::object result() { return py::none(); }
+  /// Returns true if result() throws.
+  virtual bool has_raised() const { return false; }
+
+ private:
+  std::atomic<bool> started_{false};
+  bool done_ = false;
+  std::exception_ptr error_;
+};
+
+}  // namespace pyrdma::bindings
+
+// All operations are of one Python class.
+template <>
+struct pybind11::polymorphic_type_hook<pyrdma::bindings::Operation> {
+  static const void* get(const pyrdma::bindings::Operation* source, const std::type_info*& type) {
+    type = nullptr;
+    return source;
+  }
+};

@@ -1,0 +1,135 @@
+#include "bindings/program/program.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace pyrdma::bindings {
+
+Program::Program(std::shared_ptr<Session> session, ProgramOptions options)
+    : session_(std::move(session)), options_(std::move(options)) {}
+
+void Program::run() {
+  const auto interrupt = [this](unsigned long thread) {
+    end();
+    // A turn that never ends is on the thread of the simulation.
+    if (simulated()) PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt);
+  };
+  std::exception_ptr error;
+  try {
+    session_->run_programs(
+        [this](World& world) {
+          const InterpreterThread interpreter;
+          world_ = &world;
+          std::vector<NodeId> started;
+          for (const NodeId node : world.local_nodes()) {
+            recorders_[node].prepare_threads(1);
+            if (options_.functions.count(node) != 0 && world.is_up(node)) started.push_back(node);
+          }
+          active_ = static_cast<int>(started.size());
+          first_starts_ = {started.begin(), started.end()};
+          const Time begin = world.moment(world.local_nodes().front());
+          if (options_.deadline < kForever - begin) last_moment_ = begin + options_.deadline;
+          world.run([this](Env& env) { run_node(env); });
+        },
+        interrupt);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  runs_.clear();
+  for (const auto& [of, count] : counts_)
+    recorders_[of.first].add(of.second, count.first, count.second);
+  if (failure_) {
+    raise_again(failure_);
+  }
+  if (error) std::rethrow_exception(error);
+  if (overdue_) throw Error(ErrorCode::kTimeout, *overdue_, false);
+}
+
+void Program::run_node(Env& env) {
+  if (options_.functions.count(env.node()) == 0) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // A node that was killed runs its function anew.
+    if (first_starts_.erase(env.node()) == 0) node_active();
+  }
+  std::optional<InterpreterThread> interpreter;
+  if (!simulated()) interpreter.emplace();
+  const auto run = std::make_shared<NodeRun>(*this, env);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    runs_.push_back(run);
+  }
+  run->run();
+}
+
+std::vector<std::shared_ptr<NodeRun>> Program::runs() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return runs_;
+}
+
+void Program::turn(FunctionRef<void()> python) {
+  world_->on_interpreter_stack([&] {
+    const py::gil_scoped_acquire gil;
+    if (simulated()) session_->begin_turn();
+    python();
+    if (simulated()) session_->end_turn();
+  });
+}
+
+void Program::end() {
+  if (ended_.exchange(true)) return;
+  for (const auto& run : runs())
+    for (const auto& task : run->tasks()) task->nudge();
+}
+
+void Program::fail(py::object error) {
+  if (!failure_) failure_ = std::move(error);
+  end();
+}
+
+void Program::check_time(NodeId node) {
+  if (world_->moment(node) < last_moment_) return;
+  std::string waiting;
+  for (const auto& run : runs()) {
+    for (const auto& task : run->tasks()) {
+      const char* what = task->waits_for();
+      if (task->is_finished() || what == nullptr) continue;
+      if (waiting.size() > 400) {
+        waiting += " ...";
+        break;
+      }
+      waiting += (waiting.empty() ? " node " : "; node ") + std::to_string(run->node()) + ' ' +
+                 task->name() + " waits for " + what;
+    }
+  }
+  if (options_.deadline_fails) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!overdue_ && !ended_)
+      overdue_ = "the node programs have not ended within deadline_s = " +
+                 std::to_string(static_cast<double>(options_.deadline) * 1e-9) +
+                 "; give a longer one, or duration_s for programs without an end:" + waiting;
+  }
+  end();
+}
+
+void Program::node_inactive() {
+  if (--active_ == 0 && serving_ == 0) end();
+}
+
+void Program::count(NodeId node, const std::string& metric, const std::string& unit, double value) {
+  auto& [its_unit, sum] = counts_[{node, metric}];
+  if (!its_unit.empty() && its_unit != unit)
+    throw Error(ErrorCode::kInvalidArgument, "unit of " + metric + " is '" + unit + "' and was '" +
+                                                 its_unit + "' before; give one unit to one name");
+  its_unit = unit;
+  sum += value;
+}
+
+// Numbers differ between the nodes, also of different processes.
+std::int32_t Program::next_process(NodeId node) {
+  const auto nodes = static_cast<std::int32_t>(world_->nodes());
+  return static_cast<std::int32_t>(node) + nodes * processes_[node]++;
+}
+
+}  // namespace pyrdma::bindings

@@ -1,0 +1,77 @@
+"""The functions that nodes run; see `pyrdma.program`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from ._native import native
+from .arguments import shown
+from .errors import InvalidArgument
+
+__all__ = ["GRACE_NS", "Program", "by_node", "checked_model"]
+
+Program = Callable[[Any], Coroutine[Any, Any, Any]]
+"""An ``async def`` function, whose argument is the node."""
+
+GRACE_NS = {"virtual": 1_000_000, "real": 100_000_000}
+"""Time for which the last nodes wait for requests until the program ends."""
+
+
+def checked_model(model: str) -> str:
+    """Return the name of a model of histories, or an empty text.
+
+    Raises
+    ------
+    InvalidArgument
+        There is no such model.
+    """
+    core: Any = native()
+    known = core.check.model_names()
+    if model and model not in known:
+        raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(known)}")
+    return model
+
+
+def by_node(functions: Program | Mapping[Any, Program], nodes: int) -> dict[int, Program]:
+    """Return the function of each node that has one.
+
+    Parameters
+    ----------
+    functions
+        One function for all nodes, or functions by node: a number, a tuple or range of numbers, or
+        ``"rest"`` for all others.
+
+    Raises
+    ------
+    InvalidArgument
+        A node does not exist or has two functions, or a function is not ``async def``.
+    """
+    given = functions if isinstance(functions, Mapping) else {"rest": functions}
+    found: dict[int, Program] = {}
+    for key, function in given.items():
+        if not inspect.iscoroutinefunction(getattr(function, "func", function)):
+            raise InvalidArgument(
+                f"functions: {shown(key)} has {shown(function)}; give an `async def` function with "
+                "one parameter, the node"
+            )
+        if key == "rest":
+            continue
+        for node in key if isinstance(key, (tuple, range)) else (key,):
+            if not isinstance(node, int) or isinstance(node, bool) or not 0 <= node < nodes:
+                raise InvalidArgument(
+                    f"functions: the key is {shown(node)}; give a node from 0 to {nodes - 1}, a "
+                    "tuple or range of them, or 'rest'"
+                )
+            if node in found:
+                raise InvalidArgument(f"functions: node {node} has two programs; give it one")
+            found[node] = function
+    if "rest" in given:
+        for node in range(nodes):
+            found.setdefault(node, given["rest"])
+    if not found:
+        raise InvalidArgument(
+            "functions: no node has a program; give a function, or functions by node"
+        )
+    return found

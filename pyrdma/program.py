@@ -1,0 +1,67 @@
+"""Node programs: Python coroutines that run on the nodes of a cluster, all at the same time.
+
+>>> import pyrdma as rd
+>>> async def server(node):
+...     inbox = await node.bind("echo")
+...     async for request in inbox:
+...         await node.work(ns=200)
+...         await request.reply(request.data)
+>>> async def client(node):
+...     peer = await node.connect("echo", to=0)
+...     for _ in range(10):
+...         start = node.now()
+...         await peer.call(b"x" * 32)
+...         node.record("rpc", node.now() - start)
+>>> with rd.Cluster.sim(nodes=4, profile="cx5", seed=1) as cluster:
+...     result = cluster.program({0: server, "rest": client})
+>>> result.latency("rpc").count
+30
+
+`ClusterBase.program` runs an ``async def`` function on each node, with the node as its argument. On
+``sim`` each task has a clock and a CPU of its own in virtual time, and equal seeds give equal runs;
+faults, kills and restarts reach programs as they reach native code. On ``shm`` each task is a
+thread, in real time.
+
+The node
+--------
+`Node` is the function's argument. What can wait is awaited; ``now``, ``record``, ``count``,
+``invoke`` and ``spawn`` are plain calls. Python code takes no virtual time: state the CPU time of a
+step by ``await node.work(ns=...)``.
+
+===================================== ==============================================================
+``node.id, nodes, incarnation``       number of the node, of all nodes, of its restarts
+``node.now()``                        the node's clock, ns
+``await node.sleep(s, ns=)``          let time pass
+``await node.work(s, ns=)``           keep a CPU of the node busy
+``await node.bind(service)``          an `Inbox`: ``async for request in inbox``, ``inbox.receive``
+``await node.connect(service, to=)``  a `Peer`: ``await peer.call(data)``, ``await peer.send(data)``
+``node.spawn(coroutine)``             a `Task` beside this one: ``await task``, ``task.cancel()``
+``node.event()``                      an `Event` for tasks of the node
+``await node.poll(queue)``            completions of verbs; ``queue_pair.post`` is a plain call
+``await node.do(function, ...)``      a function that may wait: a channel, a system's object
+``node.record(name, ns)``             a latency of the result; ``node.count(name, n)`` a number
+``node.invoke(function, key, value)`` an operation of the history, for `pyrdma.check`
+===================================== ==============================================================
+
+The end
+-------
+The program ends when each node's function has returned or waits for requests, and no request has
+come for 1 ms (0.1 s in real time). An ``async for`` over an inbox then ends; other waits raise
+`pyrdma.Cancelled`, as a cancelled task's do. Tasks that ``spawn`` has started do not keep the
+program from ending. An error that no other task awaits ends it at once, and `program` raises it.
+"""
+
+from __future__ import annotations
+
+from ._core.program import Event, Inbox, Node, OpenOperation, Operation, Peer, Request, Task
+
+__all__ = [
+    "Event",
+    "Inbox",
+    "Node",
+    "OpenOperation",
+    "Operation",
+    "Peer",
+    "Request",
+    "Task",
+]
