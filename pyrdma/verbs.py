@@ -20,32 +20,10 @@ every fabric; this module names them and makes requests.
 
 The objects
 -----------
-``cluster.devices``
-    The first `Device` of each node of this process; ``cluster.devices_of(node)`` has all of a node.
-    ``protection_domain()``, ``completion_queue(entries)``, ``capabilities``, ``now_ns``,
-    ``sleep(seconds)``. ``capabilities["link_gbps"]`` is the rate of one link in Gbit/s, 0 where
-    there is no link or nobody knows its rate.
-``ProtectionDomain``
-    ``allocate(size, access=LOCAL_WRITE)`` returns a `MemoryRegion`; ``queue_pair(send_queue,
-    receive_queue=None, transport="rc", ...)`` a `QueuePair`; also ``shared_receive_queue`` and
-    ``address_handle``. Peers have no access to a region unless ``access`` grants it: ask for
-    ``LOCAL_WRITE | REMOTE_WRITE``, ``REMOTE_READ`` or ``LOCAL_WRITE | REMOTE_ATOMIC``, or any
-    combination. Refused requests end as ``Status.REMOTE_ACCESS``. On fabric ``verbs`` a queue
-    pair takes the partition ``pkey_index``; it and an address handle take ``service_level`` (0 to
-    15) and ``traffic_class`` (0 to 255). With ``receive_strides`` a receive of a UD queue pair
-    takes so many datagrams, where ``capabilities["max_receive_strides"]`` allows it.
-``MemoryRegion``
-    ``array`` is the memory itself, shape ``(size,)`` of uint8, without a copy; it keeps the memory
-    even after the cluster is closed. ``sge(offset, length)`` names a part for a request, ``remote``
-    the whole for a peer. ``close()`` raises BufferError while an array refers to the region.
-``QueuePair``
-    ``connect(peer_address)``, then ``post(requests)``: a list of requests, or a structured array
-    (`requests`), in one call with one doorbell. It returns the number of accepted requests, which
-    is smaller when the send queue is full. ``post_receive(receives)`` likewise.
-``CompletionQueue``
-    ``poll(max=16, timeout_s=0.0, check=True)`` returns a structured array (`COMPLETION_DTYPE`) of
-    0 to `max` completions, waiting up to `timeout_s` seconds of the cluster's clock for the first.
-    With `check`, a failed request raises `pyrdma.CompletionError`.
+``cluster.devices`` has the first `Device` of each node of this process, and
+``cluster.devices_of(node)`` all of a node. A device makes a `ProtectionDomain` and a
+`CompletionQueue`; the domain makes each `MemoryRegion`, `QueuePair`, `SharedReceiveQueue` and
+`AddressHandle`.
 
 ``close()`` releases any of them; later calls raise `pyrdma.Unavailable`. A queue pair must be
 closed before its completion queues, its shared receive queue and the address handles of its

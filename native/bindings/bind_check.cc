@@ -125,8 +125,8 @@ void bind_check(py::module_& module) {
   check_module.def(
       "check_file", &check_file, py::arg("read"), py::arg("model") = "",
       py::arg("configurations") = check::SearchLimits{}.configurations,
-      "Read a history (JSON Lines) and check it. `read(bytes)` returns the next bytes, "
-      "none at the end. `model` overrides the model of the header.");
+      "Read a history (JSON Lines) and check it.\n\n`read(bytes)` returns the next bytes, none at "
+      "the end.\n`model` overrides the model of the header.");
   check_module.def("merge_histories", &merge_histories, py::arg("texts"),
                    py::arg("clock_bound_ns") = 0,
                    "Merge histories (JSON Lines) by time; see History::merge().");

@@ -111,18 +111,67 @@ void kill(Session& session, NodeId node) {
   session.exclusively([&] { session.world().kill(node); });
 }
 
+constexpr const char* kCapabilitiesText = R"(What the device can do, by name.
+
+``rc``, ``uc``, ``ud``, ``dc``, ``atomics``, ``srq`` and ``device_memory`` are True or
+False; the names that begin with ``max_`` are bounds. ``link_gbps`` is the rate of one link
+in Gbit/s, 0 where there is no link or nobody knows its rate.)";
+
+constexpr const char* kAllocateText = R"(Make zeroed, registered memory.
+
+Parameters
+----------
+size
+    Bytes, at least 1.
+access
+    The rights of the NIC and of peers, who have none by default: LOCAL_WRITE |
+    REMOTE_WRITE, REMOTE_READ, LOCAL_WRITE | REMOTE_ATOMIC, or any combination. A request
+    without the right ends with Status.REMOTE_ACCESS.)";
+
+constexpr const char* kQueuePairText = R"(Make a queue pair in state RESET.
+
+Parameters
+----------
+send_queue, receive_queue
+    Queues of the completions of requests and of receives; None: one queue for both.
+transport
+    rc, uc, ud or dc.
+send_entries, receive_entries
+    The most requests and receives that it holds.
+max_sges, max_inline
+    The most buffers of a request, and bytes of an inline payload.
+shared_receives
+    Take receives from there.
+dc_target
+    Make a target of DC, which receives, not an initiator.
+retry_count, rnr_retry
+    Retries after a lost packet, and of a send without a receive at the peer; 7 of the
+    latter is for ever.
+timeout_us
+    Time until a packet counts as lost.
+pkey_index
+    The partition, as a place in the port's table of P_Keys; 0 on sim and shm.
+service_level, traffic_class
+    0 to 15, and 0 to 255, for the network of a device of fabric verbs; 0 on sim and shm. A
+    UD queue pair takes them from the address handle.
+receive_strides
+    Datagrams that a receive of a UD queue pair takes, at most the capability
+    max_receive_strides. Each lands in the next equal part of the buffer; the column stride
+    of its completion says in which.)";
+
 void bind_cluster(py::module_& module) {
   py::class_<Session, std::shared_ptr<Session>>(module, "Cluster",
                                                 "The nodes of a cluster that live in this process.")
       .def_property_readonly(
           "fabric",
-          [](Session& s) { return std::string(s.call([&] { return s.world().fabric(); })); })
+          [](Session& s) { return std::string(s.call([&] { return s.world().fabric(); })); },
+          "Name of the fabric: sim, shm or verbs.")
       .def_property_readonly(
           "nodes", [](Session& s) { return s.call([&] { return s.world().nodes(); }); },
           "Number of nodes of the whole cluster.")
       .def_property_readonly("devices", &devices, "The first device of each node of this process.")
       .def("devices_of", &devices_of, py::arg("node"), "All devices of a node of this process.")
-      .def_property_readonly("closed", &Session::closed)
+      .def_property_readonly("closed", &Session::closed, "Whether `close` has been called.")
       .def("kill", &kill, py::arg("node"), "End a node, as by a power failure.")
       .def("close", &Session::close,
            "Free all objects. Arrays keep their memory; other objects then raise Unavailable.")
@@ -132,12 +181,13 @@ void bind_cluster(py::module_& module) {
 
 void bind_device(py::module_& verbs) {
   py::class_<PyDevice>(verbs, "Device", "A node's RDMA device.")
-      .def_readonly("node", &PyDevice::node)
+      .def_readonly("node", &PyDevice::node, "Its node.")
       .def_readonly("index", &PyDevice::index, "Number of the device at its node.")
       .def_property_readonly(
           "name",
-          [](const PyDevice& d) { return d.session->call([&] { return d.native().name(); }); })
-      .def_property_readonly("capabilities", &capabilities_of)
+          [](const PyDevice& d) { return d.session->call([&] { return d.native().name(); }); },
+          "Name of the device, such as mlx5_0.")
+      .def_property_readonly("capabilities", &capabilities_of, kCapabilitiesText)
       .def_property_readonly(
           "now_ns",
           [](const PyDevice& d) {
@@ -157,13 +207,15 @@ void bind_device(py::module_& verbs) {
                         });
           },
           py::arg("seconds"), "Let time pass; virtual time in the simulated world.")
-      .def("protection_domain",
-           [](const PyDevice& d) {
-             return d.session->call([&] {
-               return make_owned<PyDomain>(d.session, d.node, d.index,
-                                           d.native().create_protection_domain());
-             });
-           })
+      .def(
+          "protection_domain",
+          [](const PyDevice& d) {
+            return d.session->call([&] {
+              return make_owned<PyDomain>(d.session, d.node, d.index,
+                                          d.native().create_protection_domain());
+            });
+          },
+          "Make a protection domain.")
       .def(
           "completion_queue",
           [](const PyDevice& d, const Arg<"entries", std::uint32_t, 1>& entries) {
@@ -172,7 +224,8 @@ void bind_device(py::module_& verbs) {
                                                    d.native().create_completion_queue(entries));
             });
           },
-          py::arg("entries"));
+          py::arg("entries"),
+          "Make a completion queue for `entries` completions, at most max_completions.");
 }
 
 void bind_domain(py::module_& verbs) {
@@ -184,29 +237,21 @@ void bind_domain(py::module_& verbs) {
             return allocate(self, bytes, access, false);
           },
           py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
-          "Zeroed, registered memory. Peers have the rights that `access` names, none by default.")
+          kAllocateText)
       .def(
           "allocate_device_memory",
           [](const DomainPtr& self, const Size& bytes, const Access& access) {
             return allocate(self, bytes, access, true);
           },
           py::arg("size"), py::arg("access") = static_cast<std::uint32_t>(fabric::kLocalWrite),
-          "Memory on the NIC. Peers have the rights that `access` names, none by default.")
+          "Make a region of the NIC's own memory, as `allocate` does of the host's.")
       .def("queue_pair", &queue_pair, py::arg("send_queue"), py::arg("receive_queue") = py::none(),
            py::arg("transport") = "rc", py::arg("send_entries") = 128,
            py::arg("receive_entries") = 128, py::arg("max_sges") = 4, py::arg("max_inline") = 0,
            py::arg("shared_receives") = py::none(), py::arg("dc_target") = false,
            py::arg("retry_count") = 7, py::arg("rnr_retry") = fabric::kInfiniteRetry,
            py::arg("timeout_us") = 1000, py::arg("pkey_index") = 0, py::arg("service_level") = 0,
-           py::arg("traffic_class") = 0, py::arg("receive_strides") = 1,
-           "A queue pair in state RESET. Three options choose the treatment of its packets by the "
-           "network of a device of fabric verbs: pkey_index (the partition, as a place in the "
-           "port's table of P_Keys), service_level (0 to 15) and traffic_class (0 to 255). A UD "
-           "queue pair takes the last two from the address handle. sim and shm allow 0 only. "
-           "With receive_strides, a receive of a UD queue pair takes so many datagrams: each lands "
-           "in "
-           "the next equal part of the buffer, and the column stride of its completion says in "
-           "which. The device's capability max_receive_strides is the bound.")
+           py::arg("traffic_class") = 0, py::arg("receive_strides") = 1, kQueuePairText)
       .def(
           "shared_receive_queue",
           [](const DomainPtr& self, const Arg<"entries", std::uint32_t, 1>& entries,
@@ -217,7 +262,8 @@ void bind_domain(py::module_& verbs) {
                   self->device().create_shared_receive_queue(self->native(), entries, max_sges));
             });
           },
-          py::arg("entries"), py::arg("max_sges") = 4)
+          py::arg("entries"), py::arg("max_sges") = 4,
+          "Make a queue of `entries` receives, of at most `max_sges` buffers each.")
       .def(
           "address_handle",
           [](const DomainPtr& self, const Arg<"peer", fabric::QpAddress>& peer,
@@ -231,8 +277,8 @@ void bind_domain(py::module_& verbs) {
             });
           },
           py::arg("peer"), py::arg("service_level") = 0, py::arg("traffic_class") = 0,
-          "Destination of UD and DC requests; service_level and traffic_class as in queue_pair.")
-      .def("close", &PyDomain::close, "Close the domain; objects made in it stay usable.");
+          "Make a destination of UD and DC requests; the last two are those of `queue_pair`.")
+      .def("close", &PyDomain::close, "Close the domain. Objects made in it stay usable.");
 }
 
 void bind_region(py::module_& verbs) {
@@ -240,17 +286,18 @@ void bind_region(py::module_& verbs) {
       .def_property_readonly(
           "array", &PyRegion::array,
           "The bytes as a NumPy array of uint8, without a copy. The array keeps the memory.")
-      .def_property_readonly("remote", &PyRegion::remote)
-      .def_property_readonly("lkey", &PyRegion::lkey)
+      .def_property_readonly("remote", &PyRegion::remote, "The whole region, for a peer's request.")
+      .def_property_readonly("lkey", &PyRegion::lkey, "The local key, for requests of its node.")
       .def_property_readonly(
           "size", [](const PyRegion& self) { return self.remote().length; }, "Size in bytes.")
       .def(
           "sge",
           [](const PyRegion& self, const Arg<"offset", std::size_t>& offset,
              const Arg<"length", std::size_t>& length) { return self.sge(offset, length); },
-          py::arg("offset"), py::arg("length"))
+          py::arg("offset"), py::arg("length"),
+          "Name `length` bytes from `offset` on as a local buffer of a request.")
       .def("close", &PyRegion::close,
-           "Deregister. Raises BufferError while arrays use the memory.");
+           "Deregister the memory. BufferError while an array refers to the region.");
 }
 
 }  // namespace

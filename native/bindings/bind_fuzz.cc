@@ -140,7 +140,7 @@ void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios
                   py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
                   py::arg("mutation") = "", py::arg("preset") = "", py::arg("trace") = false,
                   py::arg("history") = false, py::arg("events") = false,
-                  "Runs one seed; returns counters, events and violations.");
+                  "Run one seed; return counters, events and violations.");
 }
 
 }  // namespace pyrdma::bindings

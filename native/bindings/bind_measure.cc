@@ -134,13 +134,13 @@ void bind_histogram(py::module_& module) {
       .def(
           "record",
           [](Histogram& self, Time value, std::uint64_t times) { self.record(value, times); },
-          py::arg("value"), py::arg("times") = 1)
+          py::arg("value"), py::arg("times") = 1, "Record a value, or the same one several times.")
       .def("record_array", &record_array, py::arg("values"), "Record every element.")
-      .def("merge", &Histogram::merge, py::arg("other"))
+      .def("merge", &Histogram::merge, py::arg("other"), "Add the values of another histogram.")
       .def_property_readonly("total", &Histogram::total, "Values recorded.")
-      .def_property_readonly("min", &Histogram::min)
-      .def_property_readonly("max", &Histogram::max)
-      .def("mean", &Histogram::mean)
+      .def_property_readonly("min", &Histogram::min, "The least value (ns); 0 if there is none.")
+      .def_property_readonly("max", &Histogram::max, "The largest value (ns); 0 if there is none.")
+      .def("mean", &Histogram::mean, "Mean of the values (ns); 0 if there is none.")
       .def("percentile", &Histogram::percentile, py::arg("percent"),
            "Value (ns) that `percent` of the values do not exceed.")
       .def(
@@ -151,7 +151,7 @@ void bind_histogram(py::module_& module) {
           [](const py::bytes& encoded) {
             return Histogram::decode(bytes_of(std::string_view(encoded)));
           },
-          py::arg("encoded"));
+          py::arg("encoded"), "Decode what `encode` returned.");
 }
 
 }  // namespace

@@ -113,35 +113,106 @@ std::uint32_t post_receive(Queue& self, const Arg<"receives", std::vector<PyRece
   return result.accepted;
 }
 
+constexpr const char* kPollText = R"(Take completions off the queue.
+
+Parameters
+----------
+max
+    The most completions to take, 1 to 2**20.
+timeout_s
+    Wait for the first one up to this many seconds of the cluster's clock.
+check
+    Raise `pyrdma.CompletionError` for a completion whose status is not SUCCESS.
+
+Returns
+-------
+array, shape (0 to max,), dtype COMPLETION_DTYPE
+    Empty if none came in time. `pyrdma.Exhausted` if the queue has overrun its entries.)";
+
+constexpr const char* kConnectText = R"(Make the queue pair ready to send.
+
+Parameters
+----------
+peer
+    The `address` of the other queue pair, for RC and UC. UD and DC take none.)";
+
+constexpr const char* kModifyText = R"(Change the state, as ibv_modify_qp does.
+
+Parameters
+----------
+state
+    The new state. `InvalidArgument` if the present one does not lead there.
+peer
+    The `address` of the other queue pair, for the step to READY_TO_RECEIVE of RC and UC.)";
+
+constexpr const char* kPostText = R"(Post requests in order, in one call with one doorbell.
+
+Parameters
+----------
+requests
+    A list of requests, or an array of dtype REQUEST_DTYPE. From the first invalid one on,
+    none is posted; `InvalidArgument` names it and says which were posted.
+address_handle
+    Destination of those without one of their own, on a UD or DC queue pair.
+
+Returns
+-------
+int
+    Number of accepted requests, which is smaller than given when the send queue is full.)";
+
+constexpr const char* kPostReceiveText = R"(Post buffers for the next messages, in order.
+
+Parameters
+----------
+receives
+    Messages take them in this order.
+
+Returns
+-------
+int
+    Number of accepted receives, which is smaller than given when the queue is full.)";
+
 }  // namespace
 
 void bind_queues(py::module_& verbs) {
   py::class_<PyCompletionQueue, std::shared_ptr<PyCompletionQueue>>(
       verbs, "CompletionQueue", "Queue of the completions of requests.")
-      .def_property_readonly("entries",
-                             [](PyCompletionQueue& self) {
-                               return self.session().call([&] { return self.native().entries(); });
-                             })
-      .def("poll", &poll, py::arg("max") = 16, py::arg("timeout_s") = 0.0, py::arg("check") = true)
-      .def("close", &PyCompletionQueue::close);
+      .def_property_readonly(
+          "entries",
+          [](PyCompletionQueue& self) {
+            return self.session().call([&] { return self.native().entries(); });
+          },
+          "The most completions that the queue holds.")
+      .def("poll", &poll, py::arg("max") = 16, py::arg("timeout_s") = 0.0, py::arg("check") = true,
+           kPollText)
+      .def("close", &PyCompletionQueue::close,
+           "Free the queue. InvalidArgument while a queue pair uses it.");
   py::class_<PySharedReceiveQueue, std::shared_ptr<PySharedReceiveQueue>>(
       verbs, "SharedReceiveQueue", "Receives for many queue pairs.")
-      .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"))
-      .def("close", &PySharedReceiveQueue::close);
+      .def("post_receive", &post_receive<PySharedReceiveQueue>, py::arg("receives"),
+           kPostReceiveText)
+      .def("close", &PySharedReceiveQueue::close,
+           "Free the queue. InvalidArgument while a queue pair uses it.");
   py::class_<PyQueuePair, std::shared_ptr<PyQueuePair>>(verbs, "QueuePair",
                                                         "One end of a connection.")
-      .def_property_readonly("qp_num",
-                             [](PyQueuePair& self) {
-                               return self.session().call([&] { return self.native().qp_num(); });
-                             })
-      .def_property_readonly("state",
-                             [](PyQueuePair& self) {
-                               return self.session().call([&] { return self.native().state(); });
-                             })
-      .def_property_readonly("address",
-                             [](PyQueuePair& self) {
-                               return self.session().call([&] { return self.native().address(); });
-                             })
+      .def_property_readonly(
+          "qp_num",
+          [](PyQueuePair& self) {
+            return self.session().call([&] { return self.native().qp_num(); });
+          },
+          "Number of the queue pair, unique at its device.")
+      .def_property_readonly(
+          "state",
+          [](PyQueuePair& self) {
+            return self.session().call([&] { return self.native().state(); });
+          },
+          "The state now.")
+      .def_property_readonly(
+          "address",
+          [](PyQueuePair& self) {
+            return self.session().call([&] { return self.native().address(); });
+          },
+          "What a peer needs to connect to it.")
       .def(
           "connect",
           [](PyQueuePair& self, const Peer& peer) {
@@ -150,7 +221,7 @@ void bind_queues(py::module_& verbs) {
               self.native().connect(peer.value.value_or(fabric::QpAddress{}));
             });
           },
-          py::arg("peer") = py::none())
+          py::arg("peer") = py::none(), kConnectText)
       .def(
           "modify",
           [](PyQueuePair& self, const Arg<"state", fabric::QpState>& state, const Peer& peer) {
@@ -159,10 +230,10 @@ void bind_queues(py::module_& verbs) {
               self.native().modify(state, peer.value ? &*peer.value : nullptr);
             });
           },
-          py::arg("state"), py::arg("peer") = py::none())
-      .def("post", &post, py::arg("requests"), py::arg("address_handle") = py::none())
-      .def("post_receive", &post_receive<PyQueuePair>, py::arg("receives"))
-      .def("close", &PyQueuePair::close);
+          py::arg("state"), py::arg("peer") = py::none(), kModifyText)
+      .def("post", &post, py::arg("requests"), py::arg("address_handle") = py::none(), kPostText)
+      .def("post_receive", &post_receive<PyQueuePair>, py::arg("receives"), kPostReceiveText)
+      .def("close", &PyQueuePair::close, "Free the queue pair, with the receives that it holds.");
 }
 
 }  // namespace pyrdma::bindings

@@ -167,12 +167,14 @@ void bind_enums(py::module_& verbs) {
 void bind_addresses(py::module_& verbs) {
   py::class_<fabric::QpAddress>(verbs, "QpAddress",
                                 "Address by which a peer connects to a queue pair. Immutable.")
-      .def_readonly("node", &fabric::QpAddress::node)
-      .def_readonly("qp_num", &fabric::QpAddress::qp_num)
-      .def_readonly("psn", &fabric::QpAddress::psn)
-      .def_readonly("qkey", &fabric::QpAddress::qkey)
+      .def_readonly("node", &fabric::QpAddress::node, "Node of the queue pair.")
+      .def_readonly("qp_num", &fabric::QpAddress::qp_num, "Number of the queue pair.")
+      .def_readonly("psn", &fabric::QpAddress::psn, "Its first packet sequence number.")
+      .def_readonly("qkey", &fabric::QpAddress::qkey,
+                    "The key that its datagrams must carry, for UD; for DC, the access key.")
       .def("to_bytes", &pack<fabric::QpAddress>, "Encode it, to send it to a peer.")
-      .def_static("from_bytes", &unpack<fabric::QpAddress>, py::arg("packed"));
+      .def_static("from_bytes", &unpack<fabric::QpAddress>, py::arg("packed"),
+                  "Decode what `to_bytes` returned.");
   py::class_<fabric::RemoteRegion>(
       verbs, "RemoteRegion", "Address and key by which a peer reaches a memory region. Immutable.")
       .def(
@@ -182,12 +184,13 @@ void bind_addresses(py::module_& verbs) {
                 return fabric::RemoteRegion{addr, length, rkey, node};
               }),
           py::arg("addr"), py::arg("length"), py::arg("rkey"), py::arg("node"))
-      .def_readonly("addr", &fabric::RemoteRegion::addr)
-      .def_readonly("length", &fabric::RemoteRegion::length)
-      .def_readonly("rkey", &fabric::RemoteRegion::rkey)
-      .def_readonly("node", &fabric::RemoteRegion::node)
+      .def_readonly("addr", &fabric::RemoteRegion::addr, "Its first address at its node.")
+      .def_readonly("length", &fabric::RemoteRegion::length, "Its size in bytes.")
+      .def_readonly("rkey", &fabric::RemoteRegion::rkey, "The key that a peer's request names.")
+      .def_readonly("node", &fabric::RemoteRegion::node, "Node of the region.")
       .def("to_bytes", &pack<fabric::RemoteRegion>, "Encode it, to send it to a peer.")
-      .def_static("from_bytes", &unpack<fabric::RemoteRegion>, py::arg("packed"));
+      .def_static("from_bytes", &unpack<fabric::RemoteRegion>, py::arg("packed"),
+                  "Decode what `to_bytes` returned.");
   py::class_<fabric::Sge>(verbs, "Sge", "A local buffer: address, length in bytes, key.")
       .def(py::init([](const Arg<"addr", std::uint64_t>& addr,
                        const Arg<"length", std::uint32_t>& length,
@@ -195,9 +198,9 @@ void bind_addresses(py::module_& verbs) {
              return fabric::Sge{addr, length, lkey};
            }),
            py::arg("addr"), py::arg("length"), py::arg("lkey"))
-      .def_readonly("addr", &fabric::Sge::addr)
-      .def_readonly("length", &fabric::Sge::length)
-      .def_readonly("lkey", &fabric::Sge::lkey);
+      .def_readonly("addr", &fabric::Sge::addr, "Its first address.")
+      .def_readonly("length", &fabric::Sge::length, "Its length in bytes.")
+      .def_readonly("lkey", &fabric::Sge::lkey, "The local key of its memory region.");
 }
 
 }  // namespace
@@ -246,34 +249,44 @@ py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& comple
 }
 
 void bind_requests(py::module_& verbs) {
-  verbs.def("completion_dtype", [] {
-    describe_rows();
-    return py::dtype::of<CompletionRow>();
-  });
-  verbs.def("request_dtype", [] {
-    describe_rows();
-    return py::dtype::of<RequestRow>();
-  });
+  verbs.def(
+      "completion_dtype",
+      [] {
+        describe_rows();
+        return py::dtype::of<CompletionRow>();
+      },
+      "Return the dtype of the arrays of `CompletionQueue.poll`.");
+  verbs.def(
+      "request_dtype",
+      [] {
+        describe_rows();
+        return py::dtype::of<RequestRow>();
+      },
+      "Return the dtype of the arrays that `QueuePair.post` takes.");
   bind_enums(verbs);
   bind_addresses(verbs);
   py::class_<PyAddressHandle, std::shared_ptr<PyAddressHandle>>(
       verbs, "AddressHandle", "Destination of datagrams and of dynamically connected requests.")
-      .def_property_readonly("peer", &PyAddressHandle::peer)
-      .def("close", &PyAddressHandle::close);
+      .def_property_readonly("peer", &PyAddressHandle::peer, "The address that it leads to.")
+      .def("close", &PyAddressHandle::close,
+           "Free the handle. InvalidArgument while a queue pair has sent with it.");
   py::class_<PyRequest>(verbs, "Request",
                         "One send-queue request; pyrdma.verbs.write, read, send, ... make them.")
       .def(py::init(&make_request), py::arg("opcode"), py::arg("sges"), py::arg("wr_id") = 0,
            py::arg("flags") = static_cast<int>(fabric::kSignaled), py::arg("remote_addr") = 0,
            py::arg("rkey") = 0, py::arg("immediate") = 0, py::arg("compare_add") = 0,
            py::arg("swap") = 0, py::arg("address_handle") = py::none())
-      .def_property_readonly("wr_id", [](const PyRequest& self) { return self.request.wr_id; })
-      .def_property_readonly("opcode", [](const PyRequest& self) { return self.request.opcode; });
+      .def_property_readonly(
+          "wr_id", [](const PyRequest& self) { return self.request.wr_id; },
+          "Identifier that the completion returns.")
+      .def_property_readonly(
+          "opcode", [](const PyRequest& self) { return self.request.opcode; }, "The operation.");
   py::class_<PyReceive>(verbs, "Receive", "One receive request: the buffer of the next message.")
       .def(py::init([](const Sges& sges, const WrId& wr_id) {
              return PyReceive{wr_id, sges};
            }),
            py::arg("sges"), py::arg("wr_id") = 0)
-      .def_readonly("wr_id", &PyReceive::wr_id);
+      .def_readonly("wr_id", &PyReceive::wr_id, "Identifier that the completion returns.");
 }
 
 }  // namespace pyrdma::bindings

@@ -175,7 +175,7 @@ void bind_sim(py::module_& module) {
             });
           },
           py::arg("node"), py::arg("how"), py::arg("after_ns") = 0,
-          "Ends a node: 'process', 'host' or 'battery'; now, or later in virtual time.")
+          "End a node: 'process', 'host' or 'battery'; now, or later in virtual time.")
       .def(
           "restart",
           [](SimSession& s, NodeId node, Time after) {
@@ -187,35 +187,35 @@ void bind_sim(py::module_& module) {
             });
           },
           py::arg("node"), py::arg("after_ns") = 0,
-          "Starts a crashed node again; now, or later in virtual time.")
+          "Start a crashed node again; now, or later in virtual time.")
       .def(
           "pause",
           [](SimSession& s, NodeId node, Time ns) { s.call([&] { s.cluster().pause(node, ns); }); },
-          py::arg("node"), py::arg("duration_ns"), "Stops a node's threads; its NIC continues.")
+          py::arg("node"), py::arg("duration_ns"), "Stop a node's threads; its NIC continues.")
       .def(
           "slow_down",
           [](SimSession& s, NodeId node, std::uint32_t shift, Time ns) {
             s.call([&] { s.cluster().slow_down(node, shift, ns); });
           },
           py::arg("node"), py::arg("shift"), py::arg("duration_ns"),
-          "Makes a node 2^shift times slower.")
+          "Make a node 2^shift times slower.")
       .def(
           "fail_device",
           [](SimSession& s, NodeId node, std::uint32_t device, Time ns) {
             s.call([&] { s.cluster().fail_device(node, device, ns); });
           },
           py::arg("node"), py::arg("device"), py::arg("duration_ns"),
-          "Makes one NIC fail; the node and its other NICs go on.")
+          "Make one NIC fail; the node and its other NICs go on.")
       .def(
           "block",
           [](SimSession& s, NodeId from, NodeId to, Time ns) {
             s.call([&] { s.cluster().block(from, to, ns); });
           },
           py::arg("source"), py::arg("target"), py::arg("duration_ns"),
-          "Loses the packets from one node to another.")
+          "Lose the packets from one node to another.")
       .def(
           "heal", [](SimSession& s) { s.call([&] { s.cluster().heal(); }); },
-          "Ends all faults now.");
+          "End all faults now.");
 }
 
 }  // namespace pyrdma::bindings

@@ -91,7 +91,7 @@ void bind_connections(py::module_& here) {
              return verbs::listen(address, port);
            }),
            py::arg("address"), py::arg("port") = 0)
-      .def_property_readonly("port", &verbs::Listener::port)
+      .def_property_readonly("port", &verbs::Listener::port, "The port that it listens on.")
       .def(
           "accept",
           [](verbs::Listener& self, const std::shared_ptr<PyQueuePair>& queue_pair,
@@ -101,8 +101,8 @@ void bind_connections(py::module_& here) {
                 [&](Env& env, fabric::QueuePair& native, std::span<const std::byte> bytes,
                     Time deadline) { return self.accept(env, native, bytes, deadline); });
           },
-          py::arg("queue_pair"), py::arg("private_data") = py::bytes(),
-          py::arg("timeout_s") = 30.0);
+          py::arg("queue_pair"), py::arg("private_data") = py::bytes(), py::arg("timeout_s") = 30.0,
+          "Connect the next peer that asks to `queue_pair`.");
   here.def(
       "connect",
       [](const std::shared_ptr<PyQueuePair>& queue_pair, const std::string& address,
@@ -114,17 +114,19 @@ void bind_connections(py::module_& here) {
                          });
       },
       py::arg("queue_pair"), py::arg("address"), py::arg("port"),
-      py::arg("private_data") = py::bytes(), py::arg("timeout_s") = 30.0);
+      py::arg("private_data") = py::bytes(), py::arg("timeout_s") = 30.0,
+      "Connect `queue_pair` to the listener at `address` and `port`.");
 }
 
 void bind_clock(py::module_& here) {
   py::class_<Clock>(here, "Clock", "The clock of this machine, which its nodes share.")
       .def(py::init(&Clock::calibrate), py::call_guard<py::gil_scoped_release>())
-      .def_static("from_parts", &Clock::from_parts, py::arg("parts"))
+      .def_static("from_parts", &Clock::from_parts, py::arg("parts"),
+                  "Make the clock of another process of this machine.")
       .def_property_readonly("parts", &Clock::parts, "Three numbers, for another process.")
-      .def_property_readonly("now_ns", &Clock::now)
+      .def_property_readonly("now_ns", &Clock::now, "The time in ns.")
       .def("adjusted", &Clock::adjusted, py::arg("at_ns"), py::arg("offset_ns"), py::arg("drift"),
-           "The clock on another machine's scale: t becomes t + offset + drift * (t - at).");
+           "Return the clock on another machine's scale: t becomes t + offset + drift * (t - at).");
 }
 
 }  // namespace
@@ -144,7 +146,7 @@ void bind_verbs(py::module_& module) {
            py::arg("nodes"), py::arg("seed") = 1, py::arg("device") = "", py::arg("port") = 0,
            py::arg("gid_index") = -1, py::arg("address") = "");
   py::class_<VerbsNodeSession, Session, std::shared_ptr<VerbsNodeSession>>(
-      here, "Node", "This process as one node of a session.")
+      here, "Node", "A session in which this process is one node.")
       .def(py::init([](const std::string& session, NodeId node, std::uint32_t nodes,
                        const std::string& token, const std::string& device, int port, int gid_index,
                        const std::string& address, std::optional<Clock> clock,
@@ -172,7 +174,7 @@ void bind_verbs(py::module_& module) {
       py::arg("clock") = py::none());
   bind_connections(here);
   here.def("has_provider", &verbs::has_provider,
-           "True if this build has the provider for real NICs.");
+           "Return whether this build has the provider for real NICs.");
   here.def("problem", &verbs::provider_problem,
            "Why build or libraries prevent opening a device; empty if they do not.");
   here.def(
@@ -203,7 +205,8 @@ void bind_verbs(py::module_& module) {
                         "reason"_a = choice.reason);
       },
       py::arg("device") = "", py::arg("port") = 0, py::arg("gid_index") = -1,
-      py::arg("address") = "", "The device, port and GID that a node with these wishes would use.");
+      py::arg("address") = "",
+      "Return the device, port and GID that a node with these wishes would use.");
 }
 
 }  // namespace pyrdma::bindings

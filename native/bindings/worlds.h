@@ -74,9 +74,9 @@ template <class Controller>
 py::class_<Controller> bind_controller(py::module_& module) {
   return py::class_<Controller>(module, "Session",
                                 "The controller's end of a run whose nodes are processes.")
-      .def_property_readonly("name", &Controller::name)
-      .def_property_readonly("token", &Controller::token)
-      .def_property_readonly("nodes", &Controller::nodes)
+      .def_property_readonly("name", &Controller::name, "Name by which the nodes find the session.")
+      .def_property_readonly("token", &Controller::token, "Secret that admits a node.")
+      .def_property_readonly("nodes", &Controller::nodes, "Number of nodes.")
       .def_property_readonly("dead_nodes", &Controller::dead_nodes,
                              "Nodes whose process ended without leaving the run.")
       .def_property_readonly("now_ns", &Controller::now, "Time of the run.")

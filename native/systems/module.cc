@@ -33,7 +33,7 @@ PYBIND11_MODULE(_core, module) {
         }
         return found;
       },
-      "Returns (name, Debian package, needed at the build, problem) of each system's libraries.");
+      "Return (name, Debian package, needed at the build, problem) of each system's libraries.");
 #define PYRDMA_BIND(NAME)                                      \
   {                                                            \
     pybind11::module_ submodule = module.def_submodule(#NAME); \

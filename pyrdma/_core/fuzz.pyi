@@ -1,7 +1,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-def scenarios() -> list[dict[str, Any]]: ...
+def scenarios() -> list[dict[str, Any]]:
+    """Every scenario: name, title, mutations, presets, faults, branches, most_nodes."""
+
 def run(
     system: str,
     seed: int,
@@ -17,4 +19,5 @@ def run(
     trace: bool = ...,
     history: bool = ...,
     events: bool = ...,
-) -> dict[str, Any]: ...
+) -> dict[str, Any]:
+    """Run one seed; return counters, events and violations."""

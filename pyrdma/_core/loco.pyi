@@ -5,6 +5,8 @@ from . import Cluster
 channels: SimpleNamespace
 
 class Managers:
+    """LOCO's manager at each node of this process, with `callers` callers each."""
+
     def __init__(
         self,
         cluster: Cluster,

@@ -3,11 +3,18 @@ from typing import Any
 
 from . import Cluster as _Cluster
 
-def parameters() -> list[dict[str, Any]]: ...
-def faults() -> list[dict[str, Any]]: ...
-def random_faults(seed: int, probability: float = ...) -> dict[str, float]: ...
+def parameters() -> list[dict[str, Any]]:
+    """Every parameter of a profile: name, unit, min, max, meaning."""
+
+def faults() -> list[dict[str, Any]]:
+    """Every fault: key, number, how it is drawn, rate and duration when on, meaning."""
+
+def random_faults(seed: int, probability: float = ...) -> dict[str, float]:
+    """Draw the random subset of faults for a seed; return the rates of the drawn faults."""
 
 class Cluster(_Cluster):
+    """A simulated cluster."""
+
     def __init__(
         self,
         nodes: int,
@@ -20,18 +27,43 @@ class Cluster(_Cluster):
         variance: bool = ...,
     ) -> None: ...
     @property
-    def now_ns(self) -> int: ...
+    def now_ns(self) -> int:
+        """Virtual time."""
+
     @property
-    def events(self) -> int: ...
+    def events(self) -> int:
+        """Number of events so far."""
+
     @property
-    def fingerprint(self) -> int: ...
-    def counters(self, node: int, device: int = ...) -> dict[str, int]: ...
-    def network_counters(self) -> dict[str, dict[str, int]]: ...
-    def fault_counters(self) -> dict[str, tuple[int, int]]: ...
-    def crash(self, node: int, how: str, after_ns: int = ...) -> None: ...
-    def restart(self, node: int, after_ns: int = ...) -> None: ...
-    def pause(self, node: int, duration_ns: int) -> None: ...
-    def slow_down(self, node: int, shift: int, duration_ns: int) -> None: ...
-    def fail_device(self, node: int, device: int, duration_ns: int) -> None: ...
-    def block(self, source: int, target: int, duration_ns: int) -> None: ...
-    def heal(self) -> None: ...
+    def fingerprint(self) -> int:
+        """Hash of the times and order of all events; equal for equal runs."""
+
+    def counters(self, node: int, device: int = ...) -> dict[str, int]:
+        """Counters of a NIC of the node."""
+
+    def network_counters(self) -> dict[str, dict[str, int]]:
+        """Counters of the switches' queues by tier."""
+
+    def fault_counters(self) -> dict[str, tuple[int, int]]:
+        """How often each fault fired and had its effect."""
+
+    def crash(self, node: int, how: str, after_ns: int = ...) -> None:
+        """End a node: 'process', 'host' or 'battery'; now, or later in virtual time."""
+
+    def restart(self, node: int, after_ns: int = ...) -> None:
+        """Start a crashed node again; now, or later in virtual time."""
+
+    def pause(self, node: int, duration_ns: int) -> None:
+        """Stop a node's threads; its NIC continues."""
+
+    def slow_down(self, node: int, shift: int, duration_ns: int) -> None:
+        """Make a node 2^shift times slower."""
+
+    def fail_device(self, node: int, device: int, duration_ns: int) -> None:
+        """Make one NIC fail; the node and its other NICs go on."""
+
+    def block(self, source: int, target: int, duration_ns: int) -> None:
+        """Lose the packets from one node to another."""
+
+    def heal(self) -> None:
+        """End all faults now."""

@@ -6,5 +6,8 @@ placements: list[str]
 header_bytes: int
 checksum_bytes: int
 
-def replica(objects: Sequence[tuple[str | bytes, str | bytes]], /) -> bytes: ...
-def scan(replica: str | bytes, /) -> tuple[int, int, str]: ...
+def replica(objects: Sequence[tuple[str | bytes, str | bytes]], /) -> bytes:
+    """Return the bytes of a replica: objects of (key, value), each with its checksum."""
+
+def scan(replica: str | bytes, /) -> tuple[int, int, str]:
+    """Scan a replica: return the valid bytes, the objects in them, and why it ended."""

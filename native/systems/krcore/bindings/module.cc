@@ -15,7 +15,7 @@ void bind(pybind11::module_& module) {
   module.attr("rc_policies") = std::vector<std::string>{"never", "sampled", "at_once"};
   module.attr("dct_meta_bytes") = sizeof(DctMeta);
   module.def("meta_table_bytes", &meta_table_bytes,
-             "Returns the bytes of a meta server's table for so many nodes.");
+             "Return the bytes of a meta server's table for so many nodes.");
   bindings::bind_attached(module);
   bindings::bind_services(module);
 }

@@ -9,7 +9,9 @@ void bind(pybind11::module_& module) {
   namespace py = pybind11;
   using namespace bindings;
   module.doc() = "Channel objects, after the LOCO paper.";
-  py::class_<Managers, std::shared_ptr<Managers>>(module, "Managers")
+  py::class_<Managers, std::shared_ptr<Managers>>(
+      module, "Managers",
+      "LOCO's manager at each node of this process, with `callers` callers each.")
       .def(py::init([](std::shared_ptr<pyrdma::bindings::Session> session, std::uint32_t callers,
                        std::uint32_t block_bytes, double wait_timeout_s) {
              ManagerOptions options;

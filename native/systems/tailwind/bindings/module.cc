@@ -59,9 +59,9 @@ void bind(pybind11::module_& module) {
   module.attr("header_bytes") = sizeof(EntryHeader);
   module.attr("checksum_bytes") = sizeof(ChecksumEntry);
   module.def("replica", &replica,
-             "Returns the bytes of a replica: objects of (key, value), each with its checksum.");
+             "Return the bytes of a replica: objects of (key, value), each with its checksum.");
   module.def("scan", &scan_bytes,
-             "Scans a replica: returns the valid bytes, the objects in them, and why it ended.");
+             "Scan a replica: return the valid bytes, the objects in them, and why it ended.");
   bindings::bind_stores(module);
 }
 
