@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyrdma import figures
@@ -10,7 +10,6 @@ from pyrdma import figures
 __all__ = [
     "from_zero",
     "hollow",
-    "joint_legend",
     "layer",
     "logarithmic",
     "write_inside",
@@ -29,7 +28,7 @@ def write_values(ax: Any, form: str = "{:.2f}") -> None:
     for container in ax.containers:
         if hasattr(container, "patches"):
             texts = [form.format(patch.get_height()) for patch in container.patches]
-            ax.bar_label(container, labels=texts, padding=7, fontsize=8)
+            ax.bar_label(container, labels=texts, padding=5, fontsize=7)
 
 
 def write_inside(ax: Any, form: str = "{:.2f}") -> None:
@@ -40,7 +39,7 @@ def write_inside(ax: Any, form: str = "{:.2f}") -> None:
         for patch in getattr(container, "patches", ()):
             text = form.format(patch.get_height())
             x = patch.get_x() + patch.get_width() / 2
-            ax.text(x, 0.03, text, fontsize=8, bbox=box, **at_foot)
+            ax.text(x, 0.03, text, fontsize=7, bbox=box, **at_foot)
 
 
 def logarithmic(*panels: Any) -> None:
@@ -50,6 +49,10 @@ def logarithmic(*panels: Any) -> None:
     for ax in panels:
         ax.set_yscale("log")
         low, high = ax.get_ylim()
+        alone = len(ax.get_shared_y_axes().get_siblings(ax)) == 1
+        if alone and high < 3 * low:  # a narrow range would blow up small differences
+            low, high = low / 1.8, high * 1.8
+            ax.set_ylim(low, high)
         few = high / low < 1000
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
         ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -59,23 +62,23 @@ def logarithmic(*panels: Any) -> None:
 def layer(ax: Any) -> None:
     """Draw earlier lines wider, so that lines on top of each other can all be seen."""
     for number, line in enumerate(reversed(ax.lines)):
-        line.set_linewidth(line.get_linewidth() + 1.0 * number)
-        line.set_markersize(line.get_markersize() + 1.2 * number)
+        line.set_linewidth(line.get_linewidth() + 0.6 * number)
+        line.set_markersize(line.get_markersize() + 0.9 * number)
 
 
 def hollow(ax: Any, x: float, y: float, label: str, marker: str = "o") -> None:
     """Draw a number that follows from the paper's, marked as `pyrdma.figures.overlay` does."""
+    if not figures.with_paper():
+        return
     style: Mapping[str, Any] = {"color": "black", "markerfacecolor": "none", "zorder": 5}
     (mark,) = ax.plot(
-        [x], [y], marker, markersize=9, markeredgewidth=1.3, linestyle="none", label=label, **style
+        [x],
+        [y],
+        marker,
+        markersize=6.5,
+        markeredgewidth=1.1,
+        linestyle="none",
+        label=label,
+        **style,
     )
     mark.set_path_effects(figures.halo())
-
-
-def joint_legend(panels: Iterable[Any], ax: Any, **options: Any) -> None:
-    """Put one legend into `ax` with every label of `panels`, each once."""
-    found: dict[str, Any] = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    ax.legend(list(found.values()), list(found), **options)

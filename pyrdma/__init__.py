@@ -17,7 +17,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     executors                                 places elsewhere that measure points
     evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
-    results, sweep, realtime                  points: a sweep of them, a table of them
+    results, sweep, realtime, captions        points: a sweep of them, a table of them
     points, store, reach, registry, executors.same_code  one point: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
@@ -33,6 +33,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     judging                                   a number against a claim
     conditions                                what a measurement is worth
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
+    figure_layout                             places of a figure's legends and names
     workers, children                         other processes of Python
     trust, files, scratch, provenance, sources  whose files these are; safe reading and writing
     errors, arguments, units                  used by all layers

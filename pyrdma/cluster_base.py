@@ -13,7 +13,9 @@ from ._native import native
 from ._program import GRACE_NS, Program, by_node, checked_model
 from ._workload import Parameters, Workload
 from .arguments import Duration, Seconds, checked, whole
+from .conditions import flag_threads
 from .errors import Unavailable
+from .provenance import usable_cores
 from .result import Result, Sample
 
 __all__ = ["ClusterBase", "Columns"]
@@ -44,6 +46,7 @@ class ClusterBase(ABC):
 
     fabric = ""
     clock = "real"
+    _on_this_machine = True
 
     def __init__(self, nodes: int, seed: int) -> None:
         self.nodes = nodes
@@ -94,6 +97,8 @@ class ClusterBase(ABC):
             where = ", ".join(map(str, noticed_by))
             warnings.warn(f"node {where}: {text}", RuntimeWarning, stacklevel=2)
         result = self._result(parameters, columns)
+        if self.clock == "real" and self._on_this_machine:
+            flag_threads(result, usable_cores())
         workload._ended(result)
         return result
 

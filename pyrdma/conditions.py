@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
+from .data import OVERSUBSCRIBED
 from .result import Result
 
-__all__ = ["UNKNOWN_NS", "Conditions", "collect", "collected"]
+__all__ = ["UNKNOWN_NS", "Conditions", "collect", "collected", "flag_threads"]
 
 ONE_WAY = "one_way"
 """Part of the names of metrics that compare the clocks of two hosts."""
@@ -42,8 +43,9 @@ class Conditions:
     Attributes
     ----------
     flags
-        ``retransmit``, ``receiver not ready``, ``login network``, ``clocks corrected``,
-        ``clocks unknown``, ``one-way times withheld``, ``histories withheld``.
+        ``oversubscribed``, ``retransmit``, ``receiver not ready``, ``login network``,
+        ``clocks corrected``, ``clocks unknown``, ``one-way times withheld``,
+        ``histories withheld``.
     clock_bound_ns
         Largest difference between the times of two hosts at one moment.
     """
@@ -82,3 +84,14 @@ class Conditions:
             samples=[s for s in result.samples if s.metric not in withheld],
             histograms={n: h for n, h in result.histograms.items() if n not in withheld},
         )
+
+
+def flag_threads(result: Result, cores: int) -> None:
+    """Flag the point that this thread measures if more threads than `cores` have counted something.
+
+    Threads that count nothing, such as those that poll for others, are not seen.
+    """
+    threads = {(s.node, s.thread) for s in result.samples if s.thread >= 0}
+    point = collected.get()
+    if point is not None and len(threads) > cores:
+        point.flag(OVERSUBSCRIBED)

@@ -13,7 +13,7 @@ from .units import convert
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["COLUMNS", "Data", "NotEvaluated"]
+__all__ = ["COLUMNS", "OVERSUBSCRIBED", "Data", "NotEvaluated"]
 
 COLUMNS = (
     "experiment",
@@ -45,6 +45,9 @@ testbed and ``host`` the host that held all nodes; both are empty on this machin
 conditions of a point (`pyrdma.conditions`), separated by commas. ``scope`` is ``total`` for a
 number of the whole cluster, otherwise ``node`` or ``thread``.
 """
+
+OVERSUBSCRIBED = "oversubscribed"
+"""Flag of a point whose nodes on this machine had more busy threads than it has cores."""
 
 _RESERVED = {
     *("operation", "latency"),  # of `pyrdma.load`

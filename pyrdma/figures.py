@@ -1,19 +1,24 @@
 """Draw figures in one house style, readable in grey and by colour-blind people.
 
 Series differ by colour, marker and line style at once. The paper's numbers are drawn over them with
-hollow black markers, named in the legend.
+hollow black markers, named in the legend. A figure has the width of a column of a paper, or of its
+page if it has several panels. `save` puts legends beside the data and writes into the file what was
+measured.
 """
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from . import figure_layout
 from .arguments import Between, FileName, checked, shown
-from .data import Data
+from .data import OVERSUBSCRIBED, Data
 from .errors import InvalidArgument
 from .files import write_atomically
 from .trust import distrusted
@@ -26,10 +31,32 @@ if TYPE_CHECKING:
 
     from .claims import Claim
 
-__all__ = ["STYLE", "band", "bars", "halo", "line", "new", "overlay", "save", "style_of"]
+__all__ = [
+    "COLUMN",
+    "PAGE",
+    "STYLE",
+    "band",
+    "bars",
+    "halo",
+    "legend_below",
+    "line",
+    "new",
+    "overlay",
+    "paper_says",
+    "save",
+    "style_of",
+    "with_paper",
+    "without_paper",
+]
 
 STYLE = Path(__file__).with_name("styles") / "paper.mplstyle"
 """The style file of all figures, for `matplotlib.pyplot.style.use`."""
+
+COLUMN = 3.33
+"""Width of a column of a paper with two, in inches: that of a figure with one panel."""
+
+PAGE = 7.0
+"""Width of both columns, in inches: that of a figure with several panels side by side."""
 
 # Paul Tol's "high-contrast" and "bright" hues, ordered so that lightness alternates.
 _COLOURS = ("#004488", "#BB5566", "#228833", "#DDAA33", "#66CCEE", "#AA3377", "#777777", "#000000")
@@ -50,15 +77,50 @@ _PAPER_MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
 
 Panels = Annotated[int, Between(1, 64)]
 Number = Annotated[int, Between(0, 10**6)]
+Inches = Annotated[float, Between(0.5, 100)]
+
+_paper: ContextVar[bool] = ContextVar("paper", default=True)
+
+
+@contextmanager
+def without_paper() -> Iterator[None]:
+    """Leave the paper's numbers out of all that is drawn and saved inside the block."""
+    token = _paper.set(False)
+    try:
+        yield
+    finally:
+        _paper.reset(token)
+
+
+def with_paper() -> bool:
+    """Return whether the paper's numbers belong into the figure that is drawn now."""
+    return _paper.get()
 
 
 @checked
-def new(rows: Panels = 1, columns: Panels = 1, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure and its axes (one, or an array) in the house style."""
+def new(
+    rows: Panels = 1,
+    columns: Panels = 1,
+    *,
+    wide: bool = False,
+    height: Inches | None = None,
+    **options: Any,
+) -> tuple[Figure, Any]:
+    """Return a figure and its axes (one, or an array) in the house style.
+
+    Parameters
+    ----------
+    wide
+        Give a figure with a single column of panels the width of the page, too.
+    height
+        Height in inches, without the legends below; default: 2.2 for each row of panels.
+    options
+        See `matplotlib.pyplot.subplots`.
+    """
     plt = _pyplot()
     plt.style.use(STYLE)
-    width, height = plt.rcParams["figure.figsize"]
-    options.setdefault("figsize", (width * columns, height * rows))
+    high = rows * plt.rcParams["figure.figsize"][1] if height is None else height
+    options.setdefault("figsize", (PAGE if wide or columns > 1 else COLUMN, high))
     figure: Figure
     figure, axes = plt.subplots(rows, columns, **options)
     return figure, axes
@@ -100,7 +162,8 @@ def line(
 ) -> None:
     """Draw `metric` against the parameter `over`, with one line for each value of `by`.
 
-    Repetitions appear as their median with a band from the least to the largest.
+    Repetitions appear as their median with a band from the least to the largest. A ring marks a
+    point whose threads did not all have a core (`pyrdma.conditions`).
 
     Parameters
     ----------
@@ -121,7 +184,29 @@ def line(
         text = (label or metric) if by is None else (names or {}).get(group, str(group))
         style = style_of(first + number)
         ax.plot(series.index.to_list(), series.to_list(), label=text, **style)
+        _mark_oversubscribed(ax, data.select(metric, **chosen), over, series)
         band(ax, data, metric, over, unit=unit, color=style["color"], **chosen)
+
+
+def _mark_oversubscribed(ax: Axes, rows: pd.DataFrame, over: str, series: pd.Series) -> None:
+    if "flags" not in rows.columns:
+        return
+    places = sorted(set(rows[rows["flags"].str.contains(OVERSUBSCRIBED)][over]))
+    if places:
+        label = "more busy threads than cores"
+        style: dict[str, Any] = {
+            "color": "0.4",
+            "marker": "o",
+            "markerfacecolor": "none",
+            "linestyle": "none",
+        }
+        values = [series[place] for place in places]
+        ax.plot(places, values, markersize=8, label=_once(ax, label), zorder=4, **style)
+
+
+def _once(ax: Axes, label: str) -> str:
+    """Return the label if the axes do not have it yet, else none."""
+    return "_nolegend_" if label in ax.get_legend_handles_labels()[1] else label
 
 
 def _column(rows: pd.DataFrame, parameter: str, name: str) -> pd.Series:
@@ -141,7 +226,10 @@ def band(
     color: str = "#777777",
     **where: Any,
 ) -> None:
-    """Shade the range from the least to the largest repetition, if there are several."""
+    """Shade the range from the least to the largest repetition, if there are several.
+
+    The legend says so.
+    """
     from matplotlib.colors import is_color_like
 
     if not is_color_like(color):
@@ -159,6 +247,7 @@ def band(
         color=color,
         alpha=0.2,
         linewidth=0,
+        label=_once(ax, "band: least to largest run"),
     )
 
 
@@ -170,11 +259,13 @@ def bars(
     *,
     stacked: bool = False,
     values: str | None = None,
+    log: bool = False,
 ) -> None:
     """Draw bars at `names`, one set per group, beside each other or stacked.
 
     Groups differ by colour and hatch. `values` is a format as ``"{:.1f}"`` that writes each
-    bar's height above it.
+    bar's height above it. With `log` the y axis is logarithmic and each value is a dot, since the
+    length of a bar would mean nothing there.
     """
     import numpy as np
 
@@ -184,6 +275,17 @@ def bars(
     for number, (group, heights) in enumerate(groups.items()):
         style = style_of(number)
         shift = 0.0 if stacked else (number - (len(groups) - 1) / 2) * width
+        if log:
+            ax.plot(positions + shift, heights, **{**style, "linestyle": "none"}, label=group)
+            for x, height in zip(positions + shift, heights, strict=True):
+                if values:
+                    at: dict[str, Any] = {
+                        "xytext": (5, 0),
+                        "textcoords": "offset points",
+                        "va": "center",
+                    }
+                    ax.annotate(values.format(height), (x, height), fontsize=7, **at)
+            continue
         drawn = ax.bar(
             positions + shift,
             heights,
@@ -201,6 +303,9 @@ def bars(
             bottom = bottom + np.asarray(heights, dtype=float)
     ax.set_xticks(positions, list(names))
     ax.grid(visible=False, axis="x")
+    if log:
+        ax.set_yscale("log")
+        ax.set_xlim(-0.5, len(names) - 0.5)
 
 
 @checked
@@ -214,9 +319,12 @@ def overlay(
 ) -> None:
     """Draw the paper's numbers: pairs of a claim and its place on the x axis.
 
-    A range is drawn as a bar between its ends, a bound with an arrow. Claims of one series
-    share a marker and an entry of the legend.
+    A range is drawn as a bar between its ends, as the legend says, and a bound with an arrow.
+    Claims of one series share a marker and an entry of the legend. Inside `without_paper` nothing
+    is drawn.
     """
+    if not _paper.get():
+        return
     series: list[str] = []
     for claim, _ in numbers:
         if claim.series not in series:
@@ -231,6 +339,7 @@ def overlay(
         error = None
         if isinstance(claim.value, list):
             error = (max(claim.value) - min(claim.value)) / 2 * factor
+            name += ", range"
         mark, *_ = ax.errorbar(
             [x],
             [middle * factor],
@@ -238,16 +347,16 @@ def overlay(
             fmt=_PAPER_MARKERS[(first + index) % len(_PAPER_MARKERS)],
             color="black",
             markerfacecolor="none",
-            markersize=9,
-            markeredgewidth=1.3,
-            capsize=4,
+            markersize=6.5,
+            markeredgewidth=1.1,
+            capsize=3,
             linestyle="none",
             label=f"paper: {name}",
             zorder=5,
         )
         mark.set_path_effects(halo())
         if claim.bound:
-            tip = -18 if claim.bound == "upper" else 18
+            tip = -14 if claim.bound == "upper" else 14
             ax.annotate(
                 "",
                 xy=(x, middle * factor),
@@ -258,11 +367,21 @@ def overlay(
     _drop_repeated_labels(ax)
 
 
+@checked
+def paper_says(ax: Axes, text: str) -> None:
+    """Write a statement of the paper that has no number, such as a rank, above a panel.
+
+    Inside `without_paper` nothing is written.
+    """
+    if _paper.get():
+        ax.set_title("\n".join(t for t in (ax.get_title(), f"paper: {text}") if t))
+
+
 def halo() -> list[Any]:
     """Return the white rim of the paper's markers, which keeps them visible on dark bars."""
     from matplotlib.patheffects import withStroke
 
-    return [withStroke(linewidth=3.5, foreground="white")]
+    return [withStroke(linewidth=2.8, foreground="white")]
 
 
 def _drop_repeated_labels(ax: Axes) -> None:
@@ -275,15 +394,52 @@ def _drop_repeated_labels(ax: Axes) -> None:
 
 
 @checked
-def save(figure: Figure, folder: Path, name: FileName) -> list[Path]:
-    """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes."""
+def legend_below(panels: Sequence[Axes], title: str = "") -> None:
+    """Put one legend below the figure, with every series of some of its panels once."""
+    if not panels:
+        raise InvalidArgument("panels is empty; give the axes whose series the legend names")
+    found: dict[str, Any] = {}
+    for panel in panels:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        figure_layout.below(panels[0].figure, list(found.values()), list(found), title)
+
+
+@checked
+def save(
+    figure: Figure,
+    folder: Path,
+    name: FileName,
+    *,
+    title: str = "",
+    about: str = "",
+    caption: bool = False,
+) -> list[Path]:
+    """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes.
+
+    Parameters
+    ----------
+    title, about
+        Metadata of the files: of the PNG ``Title`` and ``Description``, of the PDF ``Title`` and
+        ``Subject``.
+    caption
+        Write `about` below the figure, too.
+    """
+    from matplotlib.transforms import Bbox
+
     plt = _pyplot()
-    # The layout is computed once, not once for each file.
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    box = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
+    if not _paper.get():
+        figure_layout.remove(figure, "paper")
+    figure_layout.finish(figure)
+    low = figure_layout.with_line_below(figure, about) if caption and about else 0.0
+    width, height = figure.get_size_inches()
+    box = Bbox([[0, -low], [width, height]])
+    told = {"Title": title, "Description": about}
+    png = {"Software": None, **{key: text for key, text in told.items() if text}}
+    pdf = {"CreationDate": None, "Title": title or None, "Subject": about or None}
     written = []
-    for suffix, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+    for suffix, metadata in (("png", png), ("pdf", pdf)):
         stream = io.BytesIO()
         figure.savefig(stream, format=suffix, metadata=metadata, bbox_inches=box)
         path = folder / f"{name}.{suffix}"

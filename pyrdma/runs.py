@@ -7,12 +7,12 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import claims, executors, figures, provenance, registry, results
+from . import captions, claims, executors, figures, provenance, registry, results
 from .arguments import FilePath, Jobs, Seed, check, checked, shown
 from .data import Data, NotEvaluated
 from .errors import Error, HostLost, InvalidArgument, Unavailable
@@ -287,12 +287,13 @@ def execute(
     return report
 
 
-def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
+def draw(name: str, out: Path, fabric: str | None = None, caption: bool = False) -> list[Report]:
     """Draw an experiment's figures from what is stored, on `fabric` or on every fabric.
 
     There is a figure for the experiment's own testbed, and one for each other profile and each set
     of overrides with results. Of hosts that measured apart, each has its figures. Measurements by
-    other code are drawn, too; the report's note says how many.
+    other code are drawn, too; the report's note says how many. With `caption` a line below each
+    figure says what was measured; the file's metadata always do.
 
     Raises
     ------
@@ -318,7 +319,8 @@ def draw(name: str, out: Path, fabric: str | None = None) -> list[Report]:
             note = results.stale_note(experiment, chosen)
             outcome = Outcome([], 0, 0, {})
             report = Report(experiment.id, folder, outcome, [], note=note, points=len(chosen))
-            reports.append(_draw(name, chosen, report, variant(profile, overrides, place.host)))
+            ending = variant(profile, overrides, place.host)
+            reports.append(_draw(name, chosen, report, ending, caption))
     return reports
 
 
@@ -370,26 +372,40 @@ def export_tables(stored: Sequence[Measurement], folder: Path) -> None:
         write_histograms(folder / "hist.parquet", params)
 
 
-def _draw(name: str, chosen: Sequence[Measurement], report: Report, ending: str) -> Report:
-    """Draw the experiment's figure; return the report with its files, or the reason for none."""
+def _draw(
+    name: str, chosen: Sequence[Measurement], report: Report, ending: str, caption: bool = False
+) -> Report:
+    """Draw the experiment's figure; return the report with its files, or the reason for none.
+
+    The paper's numbers are drawn beside simulated points of its own testbeds alone.
+    """
     experiment = registry.load(name)
     if experiment.figure is None:
         return replace(report, figure_skipped="the experiment has none")
     if not chosen:
         return replace(report, figure_skipped="no stored point is on the axes")
     known = claims.load()
-    try:
-        figure = experiment.figure(Data(results.table(chosen)), known)
-        if not hasattr(figure, "savefig"):
-            raise TypeError(f"figure() returned {shown(figure)}; return a Matplotlib figure")
-    except NotEvaluated as reason:
-        return replace(report, figure_skipped=str(reason))
-    except Exception as error:
-        # The measurements are stored; an error of the figure must not look like theirs.
-        text = f"drawing failed: {registry.located(error, registry.source(name))}"
-        return replace(report, figure_failed=text)
-    file = experiment.id.split("/")[1] + ending
-    return replace(report, figures=[*report.figures, *figures.save(figure, report.folder, file)])
+    own = {p.profile for p in points_of_figure(experiment, "sim", None, {})}
+    with nullcontext() if captions.is_papers(chosen, own) else figures.without_paper():
+        try:
+            figure = experiment.figure(Data(results.table(chosen)), known)
+            if not hasattr(figure, "savefig"):
+                raise TypeError(f"figure() returned {shown(figure)}; return a Matplotlib figure")
+        except NotEvaluated as reason:
+            return replace(report, figure_skipped=str(reason))
+        except Exception as error:
+            # The measurements are stored; an error of the figure must not look like theirs.
+            text = f"drawing failed: {registry.located(error, registry.source(name))}"
+            return replace(report, figure_failed=text)
+        drawn = figures.save(
+            figure,
+            report.folder,
+            experiment.id.split("/")[1] + ending,
+            title=experiment.title,
+            about=captions.line_of(chosen),
+            caption=caption,
+        )
+    return replace(report, figures=[*report.figures, *drawn])
 
 
 def _profiles(points: list[Any], overrides: Mapping[str, float], fabric: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     left.set_yscale("log")
     right.set_ylabel("Requests per node (M/s)")
     _axes.from_zero(right)
-    left.legend(loc="center right")
+    left.legend()
     return fig
 
 

@@ -51,7 +51,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     )
     ax.set(ylabel="DMA reads of the NIC for a packet", ylim=(0, 1.5 * max(2.0, *reads)))
     ax.set_yticks([0, 1, 2, 3])
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

@@ -90,7 +90,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     numbers = [(claims[claim], x) for claim, places in totals.items() for x in places]
     figures.overlay(ax, numbers, names={"eRPC": "all"})
     ax.set(xlabel="Sender; request + response", ylabel="Packets of one RPC", ylim=(0, 8))
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

@@ -104,7 +104,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set(xlabel="Requests per batch", ylabel="Requests per thread (M/s)")
     ax.set_xticks(data.values_of("batch"))
     _axes.from_zero(ax)
-    ax.legend(loc="lower right", ncols=2)
+    ax.legend()
     return fig
 
 

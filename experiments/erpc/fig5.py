@@ -87,7 +87,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set(xlabel="Threads of each of 100 nodes", ylabel="Latency (µs)", xlim=(0.5, 10.5))
     ax.set_ylim(5, 3000)
     ax.set_xticks(range(1, 11))
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend()
     return fig
 
 

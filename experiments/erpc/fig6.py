@@ -108,7 +108,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set_xscale("log", base=2)
     ax.set(xlabel="Request size (B)", ylabel="Goodput (Gbps)")
     _axes.from_zero(ax)
-    ax.legend(loc="lower right")
+    ax.legend()
     return fig
 
 

@@ -50,7 +50,7 @@ def replicated(point: Point) -> dict[str, Any]:
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the numbers beside the paper's."""
     shown = [panel for panel in PANELS if panel[1] in set(data.frame["metric"])]
-    fig, panels = figures.new(1, len(shown), figsize=(2.3 * len(shown), 2.8))
+    fig, panels = figures.new(1, len(shown))
     for ax, (profile, metric, unit, claim, label) in zip(panels, shown, strict=True):
         found = data.value(metric, unit, profile=profile)
         figures.bars(ax, [profile.upper()], {"eRPC": [found]})
@@ -58,7 +58,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         number = claims[f"erpc/{claim}"]
         figures.overlay(ax, [(number, 0)], unit=unit, names={"eRPC": "eRPC"})
         ax.set(ylabel=label, ylim=(0, 1.5 * max(found, number.number or 0)), xlim=(-0.8, 0.8))
-    panels[0].legend(loc="upper left")
+    panels[0].legend()
     return fig
 
 

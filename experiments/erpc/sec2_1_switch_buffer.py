@@ -121,7 +121,7 @@ RARE = 1e-3  # of the packets
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw round trip and goodput for one rack and for two, and the drops of the incasts."""
-    fig, (left, right, last) = figures.new(1, 3, figsize=(9.6, 3.2))
+    fig, (left, right, last) = figures.new(1, 3)
     places = ["one rack", "two racks"]
     figures.bars(left, places, {"32 B read": [data.value("rtt", "us", series=s) for s in places]})
     _axes.write_inside(left)
@@ -137,13 +137,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     )
     right.set(ylabel="Goodput (Gbps)", ylim=(0, 32))
     for ax in (left, right):
-        ax.legend(loc="upper left")
+        ax.legend()
     shares = [100 * data.value("drop_share", series=name) for name in INCASTS]
     names = [name.replace(", ", "\n") for name in INCASTS]
     figures.bars(last, names, {"incast, no control": shares})
     _axes.write_values(last)
     last.set(ylabel="Dropped packets (%)", ylim=(0, 1.3 * max(1.0, *shares)))
-    last.legend(loc="upper left")
+    last.legend()
     return fig
 
 

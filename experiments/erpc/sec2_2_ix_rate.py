@@ -46,7 +46,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     numbers = [(claims["erpc/erpc_rate_per_core_64b"], 0), (claims["erpc/ix_rate_per_core"], 1)]
     figures.overlay(ax, numbers, unit="Mop/s", names={"eRPC": "eRPC", "IX": "IX"})
     ax.set(ylabel="RPCs of 64 B per core (M/s)", ylim=(0, 1.4 * max(*rates, 10)))
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

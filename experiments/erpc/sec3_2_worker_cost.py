@@ -66,7 +66,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     right.set_ylabel("Requests that one node serves (M/s)")
     for ax in (left, right):
         _axes.from_zero(ax)
-    left.legend(loc="lower right")
+    left.legend()
     right.legend()
     return fig
 

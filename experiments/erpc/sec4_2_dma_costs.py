@@ -75,13 +75,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         _axes.hollow(ax, x, left, "paper: rate after the quoted loss" if x == 1 else "_nolegend_")
     ax.set(ylabel="Rate (M requests/s)", ylim=(0, 1.3 * max(rates)))
     _axes.write_inside(ax, "{:.0f}")
-    ax.legend(loc="upper right")
+    ax.legend()
     flush = data.value("flush_time", "us", series=FLUSH)
     figures.bars(right, ["flush"], {f"{QUEUED} datagrams": [flush]})
     figures.overlay(right, [(claims["erpc/tx_flush_cost"], 0)], unit="us", names={"eRPC": "about"})
     right.set(ylabel="Time (µs)", ylim=(0, 1.5 * max(2.0, flush)))
     _axes.write_inside(right)
-    right.legend(loc="upper right")
+    right.legend()
     return fig
 
 

@@ -90,8 +90,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.set_xscale("log")
         ax.set_xlabel("Buffer of a switch (kB)")
         _axes.from_zero(ax)
-    left.legend(loc="lower right")
-    right.legend(loc="upper left")
+    left.legend()
+    right.legend()
     return fig
 
 

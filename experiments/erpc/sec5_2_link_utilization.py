@@ -60,7 +60,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.axhspan(0, IDLE, color="0.85", zorder=0, label=label)
     ax.set_xscale("log", base=2)
     ax.set(xlabel="Request size (B)", ylabel="Share (%)", ylim=(0, 106))
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize=7)
+    ax.legend()
     return fig
 
 

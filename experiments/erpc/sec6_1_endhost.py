@@ -45,7 +45,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.text(0, host / 2, f"{host:.0f}", ha="center", color="white")
     figures.overlay(ax, numbers, unit="ns", names={"eRPC": "eRPC", "SX1036": "SX1036"})
     ax.set(ylabel="Latency (ns)", ylim=(0, 1.5 * max(850, host)))
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

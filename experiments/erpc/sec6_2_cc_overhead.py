@@ -38,7 +38,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ylabel="Requests per thread (M/s)",
         ylim=(0, 1.5 * max(*rates, 5.44)),
     )
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend()
     return fig
 
 

@@ -114,8 +114,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     for ax in (left, right):
         ax.set_xlabel("Threads of each of 100 nodes")
         ax.set_xticks(range(1, 11))
-    left.legend(loc="lower right")
-    right.legend(loc="upper left")
+    left.legend()
+    right.legend()
     return fig
 
 

@@ -36,7 +36,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     numbers = [(claims["erpc/f6_erpc_peak"], 0), (claims["erpc/s64_no_copy_bw"], 1)]
     figures.overlay(ax, numbers, unit="Gbps", names=NAMES)
     ax.set(ylabel="Goodput (Gbps)", ylim=(0, 140))
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend()
     return fig
 
 

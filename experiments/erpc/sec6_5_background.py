@@ -60,7 +60,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         names={"eRPC": "eRPC", "Timely_published": "Timely, 40 flows, lossless"},
     )
     ax.set(ylabel="Latency of a 64 KiB RPC (µs)", ylim=(0, 1.5 * max(300, *found[INCAST])))
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

@@ -51,7 +51,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         figures.bars(ax, [str(n) for n in degrees], found)
         _axes.write_values(ax, "{:.0f}")
         ax.set(xlabel="Flows", ylabel=title, ylim=(0, 1.3 * max(max(v) for v in found.values())))
-    panels[0].legend(loc="upper left")
+    panels[0].legend()
     return fig
 
 

@@ -45,7 +45,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     figures.overlay(ax, numbers, unit="us", names=NAMES)
     ax.set_ylabel("Latency of a get (µs)")
     _axes.from_zero(ax)
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

@@ -45,7 +45,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set_ylabel("Latency of a get (µs)")
     ax.set_ylim(0, 1.4 * max(found["eRPC"]))
     _axes.write_inside(ax)
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend()
     return fig
 
 

@@ -52,7 +52,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.set_xlabel("Requests of a client thread under way")
         ax.set_xticks(data.values_of("in_flight"))
         _axes.from_zero(ax)
-        ax.legend(loc="lower right")
+        ax.legend()
     return fig
 
 

@@ -75,7 +75,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ]
     figures.overlay(ax, numbers, unit="us", names=NAMES)
     ax.set(ylabel="Median latency of 32 B (µs)", ylim=(0, 1.5 * max(found["eRPC"])))
-    ax.legend(loc="upper left", ncols=2)
+    ax.legend()
     return fig
 
 

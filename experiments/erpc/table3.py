@@ -63,7 +63,7 @@ def order(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the rate of each row beside the paper's, the baseline on top."""
-    fig, ax = figures.new(figsize=(5.6, 3.4))
+    fig, ax = figures.new()
     rates = [data.value(METRIC, "Mop/s", series=row) for row in ROWS]
     style = figures.style_of(0)
     places = range(len(ROWS))
@@ -72,7 +72,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.text(0.04 * max(rates), place, f"{rate:.2f}", va="center", color="white", fontsize=8)
     paper = [claims[f"erpc/t3_{key}"].number for _, _, key in ROWS.values()]
     ax.plot(
-        paper, places, "o", color="black", markerfacecolor="none", markersize=9, label="paper: eRPC"
+        paper,
+        places,
+        "o",
+        color="black",
+        markerfacecolor="none",
+        markersize=6.5,
+        label="paper: eRPC",
     )
     without = data.value(METRIC, "Mop/s", series=NO_CONTROL)
     ax.axvline(without, color="black", linestyle="--", linewidth=1, label="no congestion control")
@@ -80,7 +86,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     ax.set(xlabel="Requests per thread (M/s)", xlim=(0, 1.15 * max(*rates, without, 4.96)))
-    ax.legend(loc="upper center", bbox_to_anchor=(0.3, 1.14), ncols=3, fontsize=8)
+    ax.legend()
     return fig
 
 

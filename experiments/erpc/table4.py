@@ -78,7 +78,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set_xscale("log")
     ax.set(xlabel="Probability that a packet is lost", ylabel="Goodput (Gbps)")
     _axes.from_zero(ax)
-    ax.legend(loc="lower left")
+    ax.legend()
     return fig
 
 

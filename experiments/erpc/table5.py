@@ -85,7 +85,7 @@ def shortfall(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw bandwidth, median and 99th percentile by degree, beside the paper's."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.2))
+    fig, panels = figures.new(1, 3)
     titles = {"bw": "Total goodput (Gbps)", "p50": "Median RTT (µs)", "p99": "99th % RTT (µs)"}
     units = {"bw": "Gbps", "p50": "us", "p99": "us"}
     degrees = data.values_of("incast")
@@ -105,7 +105,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     panels[0].set_ylim(0, 42)
     for ax in panels[1:]:
         _axes.from_zero(ax)
-    panels[0].legend(loc="upper left", fontsize=7.5, ncols=2)
+    panels[0].legend()
     return fig
 
 

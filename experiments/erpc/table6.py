@@ -85,7 +85,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     figures.overlay(ax, numbers, unit="us", names={"eRPC": "Raft over eRPC"})
     ax.set(ylabel="Latency of a put (µs)")
     _axes.from_zero(ax)
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

@@ -58,7 +58,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         _axes.layer(ax)
         ax.set_xscale("log", base=2)
         ax.set(title=f"{depth} in flight", xlabel="Size (B)")
-        ax.legend(loc="upper left")
+        ax.legend()
     panels[0][0].set_ylabel("Bandwidth (GB/s)")
     _axes.from_zero(panels[0][0])
     return fig

@@ -64,8 +64,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         _axes.logarithmic(ax)
         _axes.layer(ax)
         ax.set(title=transport.upper(), xlabel="Size (B)")
-        ax.legend(title="median, shaded to p99", loc="upper left")
     panels[0][0].set_ylabel("Latency until completion (µs)")
+    figures.legend_below(list(panels[0]), "median, shaded to the 99th percentile")
     return fig
 
 

@@ -75,7 +75,7 @@ def draw_half(ax: Any, frame: Any, shapes: list[str]) -> None:
     ax.axvline(least, color="black", linewidth=0.6, linestyle=":")
     ax.set_xscale("log")
     ax.set_xlim(least / 2, 2)
-    ax.set_yticks(range(len(shapes)), shapes, fontsize=6.5)
+    ax.set_yticks(range(len(shapes)), shapes, fontsize=6)
     ax.set_ylim(len(shapes) - 0.4, -0.6)
     ax.set_xlabel("Share of rounds (dotted: allowed, never seen)")
 
@@ -87,16 +87,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     frame = seen[seen["memory"] == memory]
     shapes = list(dict.fromkeys(frame["shape"]))
     half = -(-len(shapes) // 2)
-    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * half + 1.1))
+    fig, panels = figures.new(1, 2, height=0.125 * half + 0.8)
     for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
         draw_half(ax, frame, part)
     forbidden = int(frame[frame["kind"] == "forbidden"]["value"].sum())
     total = int(frame["value"].sum())
     fig.suptitle(
-        f"{data.fabric}, {memory} memory: {total:,} rounds, {forbidden:,} forbidden", fontsize=9
+        f"{data.fabric}, {memory} memory: {total:,} rounds, {forbidden:,} forbidden", fontsize=8
     )
-    handles, labels = panels[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=len(SERIES))
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -92,7 +92,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     for row in panels:
         row[0].set_ylabel("Rate (M requests/s)")
     used = panels.flat[: len(swept)]
-    _axes.joint_legend(used, used[0], loc="lower left")
+    figures.legend_below(list(used))
     return fig
 
 

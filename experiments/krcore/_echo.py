@@ -69,8 +69,9 @@ def figure(name: str) -> Callable[[Data, Mapping[str, Claim]], Figure]:
         for ax in (left, right):
             _axes.layer(ax)
         _one_sided.overlay(left, right, [c for c in claims.values() if c.experiment == name])
-        _axes.from_zero(left, right)
-        _axes.joint_legend((left, right), right, loc="upper left", fontsize=7)
+        _axes.from_zero(right)
+        _axes.logarithmic(left)
+        figures.legend_below((left, right))
         return fig
 
     return draw

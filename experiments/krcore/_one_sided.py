@@ -145,8 +145,9 @@ def figure(name: str, title: str) -> Callable[[Data, Mapping[str, Claim]], Figur
         for ax in (left, right):
             _axes.layer(ax)
         overlay(left, right, [c for c in claims.values() if c.experiment == name])
-        _axes.from_zero(left, right)
-        _axes.joint_legend((left, right), right, loc="lower right", fontsize=8)
+        _axes.from_zero(right)
+        _axes.logarithmic(left)
+        figures.legend_below((left, right))
         fig.suptitle(title)
         return fig
 

@@ -74,7 +74,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     if miss.number is not None:
         _axes.hollow(ax, 4, found[3] + miss.number, "paper: 4.5 µs more for the miss", "^")
     ax.set(ylabel="Mean latency of a READ of 8 B (µs)", ylim=(0, 1.25 * max(found)))
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

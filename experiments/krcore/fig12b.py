@@ -77,7 +77,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     _axes.layer(ax)
     ax.set_yscale("log")
     ax.set(xlabel="Payload (KB)", ylabel="Transfer time (ms)", ylim=(5e-3, 2e2))
-    ax.legend(loc="upper right", ncols=2, fontsize=7)
+    ax.legend()
     return fig
 
 

@@ -49,7 +49,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         if paper is not None:
             _axes.hollow(ax, paper, 100 - TAIL, f"paper: {series}", marker)
     ax.set(xlabel="Latency (µs)", ylabel="READs that take longer (%)", ylim=(0.06, 120))
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

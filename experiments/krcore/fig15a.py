@@ -68,7 +68,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set(xlabel="Connections", ylabel="Memory (MB), computed", ylim=(0.05, 1e7))
-    ax.legend(loc="upper left", fontsize=7)
+    ax.legend()
     return fig
 
 

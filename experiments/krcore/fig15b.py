@@ -116,7 +116,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     figures.overlay(right, papers, unit="M req/s")
     _axes.from_zero(left, right)
     for ax in (left, right):
-        ax.legend(loc="upper left")
+        ax.legend()
     return fig
 
 

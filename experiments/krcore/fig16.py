@@ -164,7 +164,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             height = claim.number * (1000 if claim.unit == "s" else 1)
             _axes.hollow(left, place, height, f"paper: {BOOTS[place]}", marker)
     left.set(ylabel="Until all 180 processes are ready (ms)", ylim=(0, 1800))
-    left.legend(loc="upper right")
+    left.legend()
     for number, series in enumerate(SERIES):
         found = timeline(data, series)
         seconds = [float(ms) / 1000 for ms in found.index]
@@ -175,7 +175,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     shown += [("f16_peak_lite", 3.1)]
     figures.overlay(right, [(claims[f"krcore/{c}"], at) for c, at in shown], unit="M req/s")
     right.set(xlabel="Time after the spike (s)", ylabel="Lookups in a burst (M/s)", ylim=(0, 32))
-    right.legend(loc="lower right", ncols=2, fontsize=7)
+    right.legend()
     fig.suptitle(f"The load is sampled: bursts of {BURST} lookups of each process, then rest")
     return fig
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments import _axes
 from experiments.krcore import _control
 from pyrdma import Axis, Experiment, Point, decide, figures, workload
 from pyrdma.claims import Claim
@@ -33,8 +32,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the three times on one logarithmic axis."""
     fig, ax = figures.new()
     found = [data.value("latency", "us", series=s) for s in SERIES]
-    figures.bars(ax, list(SERIES), {"measured": found})
-    _axes.write_values(ax, "{:,.1f}")
+    figures.bars(ax, list(SERIES), {"measured": found}, values="{:,.1f}", log=True)
     figures.overlay(
         ax,
         [
@@ -45,7 +43,6 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         unit="us",
         names={"verbs": "verbs", "LITE_optimized": "LITE"},
     )
-    ax.set_yscale("log")
     ax.set(ylabel="Time (µs)", ylim=(1, 1e5))
     ax.legend()
     return fig

@@ -60,15 +60,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the steps, and their shares in the paper's groups."""
     fig, (left, right) = figures.new(1, 2)
     phases = list(_control.PHASES)
-    figures.bars(left, phases, {"verbs": [data.value("time", "us", phase=p) for p in phases]})
-    _axes.write_values(left, "{:,.0f}")
+    times = [data.value("time", "us", phase=p) for p in phases]
+    figures.bars(left, phases, {"verbs": times}, values="{:,.0f}", log=True)
     figures.overlay(
         left,
         [(claims["krcore/fig3b_create_qp"], phases.index("create_qp"))],
         unit="us",
         names={"verbs": "create_qp"},
     )
-    left.set_yscale("log")
     left.set(ylabel="Time (µs)", ylim=(1, 1e5))
     left.tick_params(axis="x", rotation=30)
     groups = list(_control.PAPER_PHASES)

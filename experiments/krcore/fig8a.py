@@ -84,7 +84,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         xlim=(30, 1e8),
         ylim=(1e-3, 1e6),
     )
-    ax.legend(loc="upper right", ncols=2, fontsize=7)
+    ax.legend()
     return fig
 
 

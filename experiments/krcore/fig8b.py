@@ -79,7 +79,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         xlim=(0, 262),
         ylim=(1e-2, 1e6),
     )
-    ax.legend(loc="upper left", ncols=2, fontsize=7)
+    ax.legend()
     return fig
 
 

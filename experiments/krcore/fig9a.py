@@ -122,9 +122,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         _axes.hollow(right, MANY, paper / ratio, f"paper: {RPC}, by their ratio", "v")
     left.set(xlabel="Connects (M/s)", ylabel="Mean latency (µs)")
     right.set(xlabel="Clients", ylabel="Connects (M/s)", xlim=(0, MANY + 15))
-    _axes.from_zero(left, right)
-    left.legend(loc="upper right")
-    right.legend(loc="upper left", fontsize=7)
+    _axes.logarithmic(left)
+    _axes.from_zero(right)
+    left.legend()
+    right.legend()
     return fig
 
 

@@ -95,8 +95,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     for claim, base, place in (("f9b_copy_ratio", 0, 0.75), ("f9b_opt_excess", 1, 0.5)):
         paper = claims[f"krcore/{claim}"]
         low, high = (base + float(end) for end in paper.value)
-        name = f"paper: {paper.series}, range above 16 KiB"
-        (mark, *_) = right.errorbar(
+        name = f"paper: {paper.series}, range"
+        right.errorbar(
             [last * place],
             [(low + high) / 2],
             yerr=(high - low) / 2,
@@ -107,7 +107,6 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             label=name,
             zorder=5,
         )
-        mark.set_path_effects(figures.halo())
     for ax in (left, right):
         ax.axvline(LIMIT, color="0.5", linewidth=1, linestyle=":", label="16 KiB")
         ax.set_xscale("log", base=2)
@@ -116,8 +115,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     left.set_ylabel("Mean echo (µs)")
     right.set_ylabel("Echo, ratio to verbs")
     _axes.from_zero(right)
-    left.legend(loc="upper left")
-    right.legend(loc="upper left", fontsize=7)
+    left.legend()
+    right.legend()
     return fig
 
 

@@ -48,8 +48,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the connections' times, and the pool's memory over the cluster."""
     fig, (left, right) = figures.new(1, 2)
     times = [data.value("connect", "us", series=s) for s in SERIES]
-    figures.bars(left, list(SERIES), {"measured": times})
-    _axes.write_inside(left, "{:,.1f}")
+    figures.bars(left, list(SERIES), {"measured": times}, values="{:,.1f}", log=True)
     figures.overlay(
         left,
         [
@@ -60,7 +59,6 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         unit="us",
         names={"LITE_optimized": "LITE", "KRCore": "KRCore, upper bound"},
     )
-    left.set_yscale("log")
     left.set(ylabel="Time of a connection (µs)", ylim=(1, 1e6))
     queues = data.series("queues", "known", "MB", **KRCORE)
     metadata = data.series("metadata", "known", "MB", **KRCORE)
@@ -76,8 +74,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     right.set_xscale("log")
     _axes.logarithmic(right)
     right.set(xlabel="Nodes of the cluster", ylabel="Memory of a pool (MB), computed")
-    left.legend(loc="upper right")
-    right.legend(loc="lower right")
+    left.legend()
+    right.legend()
     return fig
 
 

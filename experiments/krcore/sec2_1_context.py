@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments import _axes
 from experiments._needs import Undecidable, each
 from experiments.krcore import _control, _misses
 from pyrdma import Axis, Experiment, Point, decide, figures
@@ -30,10 +29,9 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the measured times of a connection beside the quoted times of applications."""
-    fig, ax = figures.new(figsize=(7.2, 3.2))
+    fig, ax = figures.new(wide=True)
     times = [data.value("connect", "us", series=s) for s in SERIES]
-    figures.bars(ax, [f"connection,\n{s}" for s in SERIES], {"measured": times})
-    _axes.write_inside(ax, "{:,.1f}")
+    figures.bars(ax, SERIES, {"measured": times}, values="{:,.1f}", log=True)
     figures.overlay(
         ax,
         [(claims["krcore/verbs_control_old"], 0)]
@@ -41,16 +39,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         unit="us",
         names={
             "verbs": "connection by verbs",
-            "RDMA_transactions": "transactions, range",
+            "RDMA_transactions": "transactions",
             "container_launch": "containers",
         },
     )
     places = range(len(SERIES) + len(QUOTED))
     labels = [f"connection,\n{s}" for s in SERIES] + list(QUOTED.values())
-    ax.set_xticks(places, labels, fontsize=7)
-    ax.set_yscale("log")
+    ax.set_xticks(places, labels)
     ax.set(ylabel="Time (µs)", ylim=(1, 1e6), xlim=(-0.6, len(places) - 0.4))
-    ax.legend(loc="upper right", fontsize=8)
+    ax.legend()
     return fig
 
 

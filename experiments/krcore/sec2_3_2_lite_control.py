@@ -56,7 +56,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     for ax in (left, right):
         ax.set_yscale("log")
         ax.set(xlabel="Clients")
-        ax.legend(loc="upper left")
+        ax.legend()
     return fig
 
 

@@ -57,7 +57,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         _axes.hollow(ax, MOST, paper.number * GIBI, f"paper: {paper.number:g} GiB")
     _axes.from_zero(ax)
     ax.set(xlabel="Nodes of the cluster", ylabel="Memory of a node's connections (GB)")
-    ax.legend(loc="upper left")
+    ax.legend()
     return fig
 
 

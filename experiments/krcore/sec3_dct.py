@@ -87,7 +87,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     figures.bars(left, [s.replace(", ", "\n") for s in SERIES], groups)
     _axes.write_values(left)
     left.set(ylabel="Latency of one 8 B READ (µs)", ylim=(0, 1.35 * max(groups["p99.9"])))
-    left.legend(ncols=2, loc="upper left")
+    left.legend()
     rates = [data.value("rate", "M req/s", series=f"{t}, one target") for t in ("RC", "DC")]
     figures.bars(right, ["RC", "DC"], {"8 B READ, all clients": rates})
     _axes.write_values(right, "{:.0f}")
@@ -98,7 +98,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         names={"verbs": "verbs", "KRCore(DC)": "KRCore(DC)"},
     )
     right.set(ylabel="Rate at one server (M requests/s)", ylim=(0, 1.4 * max(rates)))
-    right.legend(loc="upper right")
+    right.legend()
     return fig
 
 

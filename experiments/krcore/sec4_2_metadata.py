@@ -66,7 +66,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     right.set(xlabel="Clients that connect", ylabel="Mean time of a look-up (µs)")
     _axes.from_zero(right)
     for ax in (left, right):
-        ax.legend(loc="upper left")
+        ax.legend()
     return fig
 
 

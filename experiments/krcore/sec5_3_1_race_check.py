@@ -53,7 +53,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     figures.overlay(ax, [(claim, clients[-1]) for claim in papers], unit="M req/s", names=names)
     ax.set(xlabel="Clients on seven machines", ylabel="Lookups (M/s)")
     _axes.from_zero(ax)
-    ax.legend(loc="lower right")
+    ax.legend()
     return fig
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from experiments import _axes
 from experiments._needs import Undecidable, needs
 from experiments.krcore import _control, _misses, _one_sided
 from pyrdma import Axis, Experiment, Point, decide, figures
@@ -45,16 +44,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw connection and requests of both systems."""
     fig, ax = figures.new()
     groups = {s: [data.value(m, "us", series=s) for m in PATHS] for s in SERIES}
-    figures.bars(ax, list(PATHS.values()), groups)
-    _axes.write_values(ax, "{:,.1f}")
+    figures.bars(ax, list(PATHS.values()), groups, values="{:,.1f}", log=True)
     figures.overlay(
         ax,
         [(claims["krcore/verbs_connect_latency"], -0.2), (claims["krcore/f8a_krcore_1"], 0.2)],
         unit="us",
     )
-    ax.set_yscale("log")
     ax.set(ylabel="Time (µs)", ylim=(1, 1e6))
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

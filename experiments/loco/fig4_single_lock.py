@@ -93,7 +93,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 first=number,
                 series=series,
             )
-    left.set_ylim(0, 1.5 * left.get_ylim()[1])
+    _axes.from_zero(left)
     right.set_ylim(-0.03, 1.03)
     for ax in (left, right):
         _axes.layer(ax)
@@ -101,7 +101,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set_xlabel("Nodes, one thread each")
     left.set_ylabel("Critical sections (M/s)")
     right.set_ylabel("Share of the lock's own node")
-    left.legend(loc="upper right", title=_locks.MPI_NOTE, title_fontsize=7)
+    figures.paper_says(left, "MPI above LOCO")
+    figures.legend_below([left], _locks.MPI_NOTE)
     return fig
 
 

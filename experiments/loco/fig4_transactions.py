@@ -133,7 +133,7 @@ def no_limit_of_windows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 -
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
     """Draw throughput against nodes, threads and windows."""
-    fig, panels = figures.new(1, 3, figsize=(10.5, 3.0))
+    fig, panels = figures.new(1, 3)
     most = {"nodes": max(data.values_of("nodes")), "threads": max(data.values_of("threads"))}
     labels = {"nodes": "Nodes", "threads": "Threads or ranks of a node", "windows": "Windows"}
     for ax, over in zip(panels, labels, strict=True):
@@ -161,8 +161,9 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         rest = ", ".join(f"{v} {k}" for k, v in fixed.items())
         ax.set(xlabel=f"{labels[over]} ({rest})", ylabel="Transactions (M/s)")
     panels[2].set_ylim(0, panels[0].get_ylim()[1])
-    panels[0].set_ylim(0, 1.35 * panels[0].get_ylim()[1])
-    _axes.joint_legend(panels, panels[0], loc="upper left", title=_locks.MPI_NOTE, title_fontsize=7)
+    for ax in panels[:2]:
+        figures.paper_says(ax, "LOCO above MPI")
+    figures.legend_below(list(panels), _locks.MPI_NOTE)
     return fig
 
 

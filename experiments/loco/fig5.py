@@ -60,6 +60,13 @@ ABLATED: dict[str, tuple[list[str], list[str]]] = {  # mixes and distributions o
     "sherman, late unlock": (CHANGES, ["uniform"]),
     "sherman, tickets": (CHANGES, ["zipfian"]),
 }
+PAPER_AHEAD = {
+    (mix, distribution): f"{first} above {second}"
+    for distribution, order in (("uniform", ("Sherman", "LOCO")), ("zipfian", ("LOCO", "Sherman")))
+    for mix in ("read-only", *CHANGES)
+    for first, second in [("LOCO", "Sherman") if mix == "read-only" else order]
+}
+"""The system ahead in the paper, whose text has no numbers of figure 5."""
 QUEUED = "zipfian changes, once nearly all operations in flight wait for one lock"
 LEVEL = "level with 50 % lookups: a lookup reads 1 KiB in Sherman, 24 bytes in LOCO"
 
@@ -160,7 +167,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         if distribution in data.values_of("distribution")
         for mix in mixes
     ]
-    fig, panels = figures.new(4, 3, squeeze=False, figsize=(9.5, 10.5))
+    fig, panels = figures.new(4, 3, squeeze=False, height=7.4)
     for place, (mix, distribution) in enumerate(shown):
         row, column = 2 * (place // 3), place % 3
         for down, (axis, other) in enumerate((("nodes", "threads"), ("threads", "nodes"))):
@@ -190,11 +197,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 if axis == "nodes"
                 else f"Threads of {BASE['nodes']} nodes"
             )
-            ax.set_title(f"{mix}, {distribution}", fontsize=8)
+            ax.set_title(f"{mix}, {distribution}, by {axis}")
+            figures.paper_says(ax, PAPER_AHEAD[mix, distribution])
     for line in panels:
         line[0].set_ylabel("Throughput (M/s)")
-    panels[0][0].set_ylim(0, 1.6 * panels[0][0].get_ylim()[1])
-    _axes.joint_legend(panels.flat, panels[0][0], loc="upper left")
+    figures.legend_below(list(panels.flat))
     return fig
 
 

@@ -70,7 +70,7 @@ def transients(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - the paper's have no numbers
     """Draw the voltage over time for some periods, and the deviation over all periods."""
-    fig, panels = figures.new(len(DRAWN), 2, figsize=(9.2, 4.6), sharex="col", sharey="col")
+    fig, panels = figures.new(len(DRAWN), 2, height=3.6, sharex="col", sharey="col")
     grid = panels[0][1].get_gridspec()
     for ax in panels[:, 1]:
         ax.remove()
@@ -80,7 +80,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.plot(
             rows["time_us"] / 1e3, rows["value"], color=figures.style_of(0)["color"], linewidth=1
         )
-        ax.set_title(f"controller's period {period} µs", fontsize=8, loc="right", pad=2)
+        ax.set_title(f"controller's period {period} µs", loc="right", pad=2)
     panels[len(DRAWN) // 2][0].set_ylabel("Output voltage (V)")
     panels[-1][0].set_xlabel("Time (ms)")
     right = fig.add_subplot(grid[:, 1])
@@ -91,9 +91,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         right.plot(
             series.index.to_list(), series.to_list(), label=label, **figures.style_of(number)
         )
-    right.axvline(NAMED, color="black", linestyle=":", linewidth=0.8, label="stable to 40 µs (B.2)")
+    label = f"paper: stable to {NAMED} µs"
+    right.axvline(NAMED, color="black", linestyle=":", linewidth=0.8, label=label)
     right.set(xlabel="Controller's period (µs)", ylabel="Times the wanted voltage")
-    right.legend(fontsize=8)
+    right.legend()
     fig.suptitle(f"{CONVERTERS} converters, loops of 10 µs, and one controller")
     return fig
 

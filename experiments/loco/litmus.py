@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from experiments.fabric import litmus
 from pyrdma import Axis, Experiment, Point, Row, figures, workload
 from pyrdma.claims import Claim
-from pyrdma.data import Data
+from pyrdma.data import Data, NotEvaluated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,11 +31,19 @@ def measure(point: Point) -> list[Row]:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw the share of rounds with a weak or forbidden outcome, by shape, for both series."""
+    """Draw the share of rounds with a weak or forbidden outcome, by shape, for both series.
+
+    Shapes without such an outcome are counted in the title, not drawn.
+    """
     seen = data.select("seen")
-    shapes = list(dict.fromkeys(seen[seen["series"] == "LOCO"]["shape"]))
-    fig, panels = figures.new(1, 2, figsize=(7.2, 0.145 * len(shapes) / 2 + 1.4), sharex=True)
+    every = list(dict.fromkeys(seen[seen["series"] == "LOCO"]["shape"]))
+    beyond = seen[seen["level"].isin(BEYOND) & (seen["value"] > 0)]
+    shapes = [shape for shape in every if shape in set(beyond["shape"])]
+    if not shapes:
+        raise NotEvaluated(f"none of {len(every)} shapes has a weak outcome")
     half = -(-len(shapes) // 2)
+    fig, panels = figures.new(1, 2, height=0.125 * half + 1.1, sharex=True)
+    fig.suptitle(f"{len(shapes)} of {len(every)} shapes; the others had no weak outcome", size=8)
     for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
         for number, series in enumerate(("raw", "LOCO")):
             rows = seen[(seen["series"] == series) & seen["shape"].isin(part)]
@@ -46,16 +54,15 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             ]
             style = {**figures.style_of(number), "linestyle": "none"}
             if number == 0:  # visible around the other marker where both are at zero
-                style |= {"markerfacecolor": "none", "markersize": 8}
+                style |= {"markerfacecolor": "none", "markersize": 7}
             ax.plot(shares, range(len(part)), label=series, **style)
-        ax.set_yticks(range(len(part)), part, fontsize=6.5)
+        ax.set_yticks(range(len(part)), part, fontsize=6)
         ax.set_ylim(len(part) - 0.4, -0.6)
         ax.set_xscale("symlog", linthresh=0.01)
         ax.set_xticks([0, 0.005, 0.01, 0.1, 1], ["0", "0.005", "0.01", "0.1", "1"])
         ax.set_xlim(-0.001, 1)
         ax.set_xlabel("Share of rounds with a weak outcome\n(linear up to 0.01)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=2)
+    figures.legend_below(list(panels))
     return fig
 
 

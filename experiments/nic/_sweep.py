@@ -114,28 +114,21 @@ def lines(name: str, chart: Chart) -> Callable[[Data, Mapping[str, Claim]], Figu
             _panel(ax, data, chart, published, where)
             ax.set(xlabel=chart.xlabel, ylabel=chart.ylabel)
             title = ", ".join(_text(chart, key, value) for key, value in where.items())
-            ax.set_title(title, fontsize=9)
+            ax.set_title(title)
         for ax in grid.flat[len(panels) :]:
             ax.set_visible(False)
-        _legend(fig, grid.flat[: len(panels)])
+        _legend(list(grid.flat[: len(panels)]))
         return fig
 
     return draw
 
 
-def _legend(fig: Figure, panels: Iterable[Any]) -> None:
-    """Put one legend beside the panels, with every line once."""
-    from matplotlib.lines import Line2D
-
-    found: dict[str, Any] = {}
-    for ax in panels:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+def _legend(panels: Sequence[Any]) -> None:
+    """Put one legend below the panels, with every line once, and what the points are."""
     for text, face in (("published, predicted", "#777777"), ("published, calibrates", "none")):
-        found[text] = Line2D(
-            [], [], marker="o", linestyle="none", color="#777777", markerfacecolor=face
-        )
-    fig.legend(list(found.values()), list(found), loc="outside right upper", fontsize=8)
+        style = {"color": "#777777", "markerfacecolor": face, "linestyle": "none"}
+        panels[0].plot([], [], marker="o", label=text, **style)
+    figures.legend_below(panels)
 
 
 def _groups(data: Data, chart: Chart) -> list[dict[str, Any]]:
@@ -175,7 +168,7 @@ def _panel(
             [places[x] for x, _ in series.items()],
             [y for _, y in series.items()],
             marker="_" if marks else "",
-            markersize=24,
+            markersize=14,
             color=style["color"],
             linestyle="none" if marks else style["linestyle"],
             label="simulated" if chart.by is None else _text(chart, chart.by, group),
@@ -183,6 +176,8 @@ def _panel(
         for claim in published:
             if chart.by is None or claim.params[chart.by] == group:
                 _point(ax, places[claim.params[chart.x]], claim, style)
+    if len(places) == 1:
+        ax.set_xticks(list(places.values()), [str(x) for x in places])
     if "x" in chart.log:
         ax.set_xscale("log", base=2)
         ax.set_xticks(list(places), [str(x) for x in places])

@@ -45,7 +45,6 @@ __all__ = [
     "by_node",
     "draw",
     "finish",
-    "legend_below",
     "listed",
     "marked_level",
     "measured",
@@ -261,15 +260,6 @@ def finish(
     ax.set_ylim(0, top * room)
     ax.set_xticks(nodes if len(nodes) < 10 else nodes[::2])
     ax.set(xlabel="Nodes", ylabel=label)
-
-
-def legend_below(fig: Any, panels: Iterable[Any], columns: int = 4) -> None:
-    """Put one legend below the panels, with every label once."""
-    found: dict[str, Any] = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    fig.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
 
 
 def with_values(names: Iterable[str], values: Iterable[float], form: str = "{:.3g}") -> list[str]:

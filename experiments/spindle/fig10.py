@@ -93,7 +93,7 @@ def mechanism(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the delays of one and of half of the senders, then those of `best`."""
     shown = [(series, who) for series in (PAPER, "best") for who in ("one", "half")]
-    fig, panels = figures.new(2, 2, figsize=(7.6, 6.0), sharey=True)
+    fig, panels = figures.new(2, 2, sharey=True)
     for ax, (series, who) in zip(panels.flat, shown, strict=True):
         for number, delay in enumerate(DELAYS):
             at: dict[str, Any] = {
@@ -110,7 +110,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         _multicast.finish(ax, data)
     for ax in panels[0]:
         _multicast.marked_level(ax, data, claims["spindle/fig10_peak"], "peak of all cases", 4)
-    _multicast.legend_below(fig, panels.flat, 5)
+    figures.legend_below(list(panels.flat))
     return fig
 
 

@@ -63,7 +63,7 @@ def most_nulls(data: Data, claim: Claim) -> float:  # noqa: ARG001 - a decider's
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput of all senders, and the change of each pattern."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     series = ("batching", "batching+nulls", "best")
     _multicast.draw(left, data, series, senders="all")
     _multicast.finish(left, data, senders="all")
@@ -76,7 +76,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     nodes = data.values_of("nodes")
     right.set(xlabel="Nodes", ylabel="Change by nulls (%)", title="each pattern")
     right.set_xticks(nodes if len(nodes) < 10 else nodes[::2])
-    _multicast.legend_below(fig, (left, right))
+    figures.legend_below((left, right))
     return fig
 
 

@@ -39,7 +39,7 @@ def stable(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput, and the gain with the paper's mean."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     _multicast.draw(left, data, SERIES)
     peak = claims["spindle/fig12_peak_throughput"]
     figures.overlay(left, [(peak, PEAK)], unit="GB/s", names={"spindle_full": "peak of Spindle"})
@@ -51,7 +51,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     mean = claims["spindle/fig12_speedup_avg"]
     _multicast.marked_level(right, data, mean, "mean of Spindle", 1)
     _multicast.finish(right, data, "Throughput / posts under the lock")
-    _multicast.legend_below(fig, (left, right), 3)
+    figures.legend_below((left, right))
     return fig
 
 

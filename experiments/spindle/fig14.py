@@ -53,7 +53,7 @@ def slower_than_network(data: Data, claim: Claim) -> Decision:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers in the text
-    """Draw latency and bandwidth; the paper's text has no numbers for this figure."""
+    """Draw latency and bandwidth; the paper's text has statements alone for this figure."""
     fig, (left, right) = figures.new(1, 2)
     figures.line(left, data, "memcpy_latency_p50", "size", unit="us", label="memcpy")
     left.set_yscale("log")
@@ -70,6 +70,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set_xscale("log", base=2)
         ax.set_xlabel("Size (B)")
         ax.legend()
+    figures.paper_says(left, "low up to a few KB, then worse")
+    figures.paper_says(right, "large copies are below the link")
     return fig
 
 

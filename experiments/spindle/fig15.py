@@ -90,7 +90,7 @@ def less_for_tiny(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a dec
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw each pattern with and without copies, and the loss by the size of a message."""
-    fig, panels = figures.new(2, 2, figsize=(7.6, 5.8))
+    fig, panels = figures.new(2, 2)
     for ax, (senders, name) in zip(panels.flat, _multicast.PATTERNS.items(), strict=False):
         _multicast.draw(ax, data, NAMES, senders=senders, size=_multicast.SIZE)
         if senders == "all":
@@ -106,7 +106,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     nodes = data.values_of("nodes")
     loss.set(xlabel="Nodes", ylabel="Loss by the copies (%)", title="all senders")
     loss.set_xticks(nodes if len(nodes) < 10 else nodes[::2])
-    _multicast.legend_below(fig, panels.flat)
+    figures.legend_below(list(panels.flat))
     return fig
 
 

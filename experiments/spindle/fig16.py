@@ -35,12 +35,12 @@ def ahead(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no number in the text
     """Draw the throughput of each pattern."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.3))
+    fig, panels = figures.new(1, 3)
     for ax, (senders, name) in zip(panels, _multicast.PATTERNS.items(), strict=True):
         _multicast.draw(ax, data, SERIES, senders=senders)
         _multicast.finish(ax, data, senders=senders)
         ax.set_title(name)
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -40,7 +40,7 @@ def below(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no number in the text
     """Draw the latency of each pattern on a logarithmic axis, as the paper does."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.3), sharey=True)
+    fig, panels = figures.new(1, 3, sharey=True)
     for ax, (senders, name) in zip(panels, _multicast.PATTERNS.items(), strict=True):
         _multicast.draw(ax, data, fig16.SERIES, "latency", "us", senders=senders)
         nodes = data.values_of("nodes")
@@ -48,7 +48,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set(xlabel="Nodes", title=name)
     _axes.logarithmic(panels[0])
     panels[0].set_ylabel("Median latency (µs)")
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -84,7 +84,7 @@ def storage_limits(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a de
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no number to draw
     """Draw the bandwidth against the number of subscribers, with the bound of the link."""
-    fig, panels = figures.new(1, 4, figsize=(10.5, 3.2))
+    fig, panels = figures.new(1, 4)
     subscribers = [int(count) for count in data.values_of("subscribers")]
     for ax, qos in zip(panels, QUALITIES, strict=True):
         _multicast.draw(ax, data, NAMES, METRIC, over="subscribers", qos=qos)
@@ -98,7 +98,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set_xticks(subscribers)
         ax.set(title=qos, xlabel="Subscribers")
     panels[0].set_ylabel("Bandwidth (GB/s)")
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

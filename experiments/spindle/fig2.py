@@ -68,18 +68,18 @@ def stalls(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers
     """Draw the messages that a delay lets through, and the latency of first and later ones."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.0))
+    fig, (left, right) = figures.new(1, 2)
     names = [name for name, _ in SERIES.values()]
     rates = [data.value("messages_per_delay", series=series) for series in SERIES]
-    figures.bars(left, names, {"delivered": rates}, values="{:,.0f}")
+    figures.bars(left, names, {"delivered": rates}, values="{:,.0f}", log=True)
     left.set_ylabel("Messages per delay of 1 ms")
     latencies = {
         label: [data.value(metric, "us", series=series) for series in SERIES]
         for metric, label in (("first_latency", "first message"), ("latency", "median"))
     }
-    figures.bars(right, names, latencies, values="{:,.0f}")
+    figures.bars(right, names, latencies, values="{:,.0f}", log=True)
     right.set_ylabel("Latency (µs)")
-    right.legend(loc="upper right")
+    right.legend()
     _axes.logarithmic(left, right)
     left.set_ylim(top=3 * max(rates))
     right.set_ylim(top=5 * max(latencies["median"]))

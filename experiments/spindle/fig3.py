@@ -63,7 +63,7 @@ def ahead_on_average(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput of each pattern, and the gain with the paper's means."""
-    fig, panels = figures.new(2, 2, figsize=(7.6, 5.8))
+    fig, panels = figures.new(2, 2)
     gain = panels[1][1]
     for ax, (senders, name) in zip(panels.flat, _multicast.PATTERNS.items(), strict=False):
         _multicast.draw(ax, data, ("baseline", "batching"), senders=senders)
@@ -81,8 +81,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         _axes.hollow(gain, 16, speedup, "paper: 16 senders")
     _multicast.finish(gain, data, "Throughput of batching / baseline", room=1.3)
     gain.set_title("gain by batching")
-    _axes.joint_legend(panels.flat[:3], panels[1][0], loc="upper right")
-    gain.legend(loc="upper left", ncols=2)
+    figures.legend_below(list(panels.flat[:3]))
+    gain.legend()
     return fig
 
 

@@ -59,12 +59,12 @@ def proportional(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no number in the text
     """Draw the rate of each size, of batching and of the baseline."""
-    fig, panels = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, panels = figures.new(1, 2)
     for ax, series in zip(panels, reversed(SERIES), strict=True):
         _multicast.draw(ax, data, SIZES, "message_rate", "Mop/s", by="size", series=series)
         _multicast.finish(ax, data, "Messages delivered per second (M)")
         ax.set_title(_multicast.NAMES[series])
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -35,14 +35,14 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no number in the text
     """Draw throughput and latency of each stage."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     _multicast.draw(left, data, list(STAGES))
     _multicast.finish(left, data, senders="all")
     _multicast.draw(right, data, list(STAGES), "latency", "us")
     _multicast.finish(right, data, "Median latency (µs)")
     right.set_ylim(auto=True)
     _axes.logarithmic(right)
-    _multicast.legend_below(fig, (left, right), 5)
+    figures.legend_below((left, right))
     return fig
 
 

@@ -93,7 +93,7 @@ def large_writes(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput of each window over the sizes, and relative to the baseline."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.6))
+    fig, (left, right) = figures.new(1, 2)
     windows = [w for w in WINDOWS if w in data.values_of("window")]
     names = {w: f"{w} slots" for w in windows}
     _multicast.draw(left, data, names, by="window", series=BATCHING)
@@ -109,7 +109,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     mean = claims["spindle/fig6_window5_speedup"]
     _multicast.marked_level(right, data, mean, "mean, 5 slots")
     _multicast.finish(right, data, "Throughput / baseline")
-    _multicast.legend_below(fig, (left, right), 3)
+    figures.legend_below((left, right))
     return fig
 
 

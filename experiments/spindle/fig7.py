@@ -73,7 +73,7 @@ def order(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the share of batches up to each size, with the paper's means."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.2))
+    fig, panels = figures.new(1, 3)
     for ax, stage in zip(panels, _multicast.BATCHES, strict=True):
         for number, series in enumerate((PAPER, "best")):
             if series not in data.values_of("series"):
@@ -101,7 +101,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         most = max(float(line.get_xdata()[-1]) for line in ax.lines)
         ax.set(xlabel=f"Messages of a {stage} batch", ylabel="Batches up to this size (%)")
         ax.set(xlim=(0, 1.02 * most), ylim=(0, 102))
-    _multicast.legend_below(fig, panels, 5)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -42,7 +42,7 @@ def falls(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput over the sizes, and what each number of subgroups leaves of it."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.4))
+    fig, (left, right) = figures.new(1, 2)
     counts = {n: name for n, name in NAMES.items() if n in data.values_of("subgroups")}
     _multicast.draw(left, data, counts, by="subgroups")
     _multicast.finish(left, data, senders="all")
@@ -60,7 +60,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             ends = [nodes[0], nodes[-1]]
             right.plot(ends, [level] * 2, style, color="black", lw=0.9, label=f"paper: {text}")
     _multicast.finish(right, data, "Throughput / that of 1 subgroup")
-    _multicast.legend_below(fig, (left, right))
+    figures.legend_below((left, right))
     return fig
 
 

@@ -82,7 +82,7 @@ def not_monotone(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a deci
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
     """Draw the throughput over the sizes, and what each number of subgroups leaves of it."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.4))
+    fig, (left, right) = figures.new(1, 2)
     counts = {n: name for n, name in fig8.NAMES.items() if n in data.values_of("subgroups")}
     _multicast.draw(left, data, counts, by="subgroups", series=PAPER)
     _multicast.finish(left, data, senders="all")
@@ -93,7 +93,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         found = _multicast.ratios(data, "throughput", many, alone, series=series)
         right.plot(list(found.index), list(found), label=name, **figures.style_of(number))
     _multicast.finish(right, data, "Throughput / that of 1 subgroup")
-    _multicast.legend_below(fig, (left, right))
+    figures.legend_below((left, right))
     return fig
 
 

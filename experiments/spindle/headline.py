@@ -91,7 +91,7 @@ def large_and_small(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a d
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw throughput, latency and the share that a delayed sender leaves."""
-    fig, (left, middle, right) = figures.new(1, 3, figsize=(9.6, 3.3))
+    fig, (left, middle, right) = figures.new(1, 3)
     _multicast.draw(left, data, SYSTEMS, case="continuous")
     numbers = [(claims[f"spindle/head_{name}_bw_10kb"], PEAK) for name in ("baseline", "spindle")]
     names = {"baseline": "baseline", "spindle_full": "Spindle"}
@@ -108,7 +108,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         style = figures.style_of(number)
         right.plot(list(found.index), list(found), label=_multicast.NAMES[series], **style)
     _multicast.finish(right, data, "Left by a delayed sender (%)")
-    _multicast.legend_below(fig, (left, middle, right), 6)
+    figures.legend_below((left, middle, right))
     return fig
 
 

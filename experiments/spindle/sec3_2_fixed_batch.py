@@ -56,7 +56,7 @@ def much_worse(metric: str, is_lower: bool) -> Decider:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
     """Draw throughput and latency against the size of a batch."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.0))
+    fig, (left, right) = figures.new(1, 2)
     names = {n: f"{n} nodes" for n in data.values_of("nodes")}
     _multicast.draw(left, data, names, over="batch", by="nodes")
     _multicast.draw(right, data, names, "latency", "us", over="batch", by="nodes")
@@ -68,7 +68,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.set_xticks(batches, ["none" if b == OPPORTUNISTIC else str(b) for b in batches])
         ax.set_xlabel("Messages for which the sender waits")
         _axes.from_zero(ax)
-    left.legend(loc="lower left")
+    left.legend()
     return fig
 
 

@@ -33,7 +33,7 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw both shares over the nodes, with the paper's bound and range."""
-    fig, ax = figures.new(figsize=(5.4, 3.8))
+    fig, ax = figures.new()
     lines = [(series, share) for series in ("baseline", "batching") for share in SHARES]
     for number, (series, share) in enumerate(lines):
         name = f"{series}: {SHARES[share]}"
@@ -47,7 +47,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     )
     _multicast.finish(ax, data, "Time of posts (%)")
     ax.set_ylim(0, 102)
-    _multicast.legend_below(fig, [ax], 2)
+    figures.legend_below([ax])
     return fig
 
 

@@ -140,7 +140,7 @@ def low_overhead(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers to draw
     """Draw the throughput of each pattern with and without nulls, at the largest size."""
-    fig, ax = figures.new(figsize=(7.6, 3.2))
+    fig, ax = figures.new(wide=True)
     nodes = max(data.values_of("nodes"))
     rates: dict[str, list[float]] = {}
     for series in ("batching", "batching+nulls"):
@@ -157,7 +157,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         ax.bar_label(container, labels=texts, padding=1, fontsize=7)
     ax.set_ylabel(f"Throughput of {nodes} nodes (GB/s)")
     _axes.from_zero(ax)
-    ax.legend(loc="upper right")
+    ax.legend()
     return fig
 
 

@@ -47,7 +47,7 @@ def one_per_delay(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a dec
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the throughput that each delay leaves, over the nodes."""
-    fig, ax = figures.new(figsize=(4.6, 3.8))
+    fig, ax = figures.new()
     lines = [*(("baseline", delay) for delay in DELAYS), ("best", LONG[0])]
     for number, (series, delay) in enumerate(lines):
         pair = {"upcall_us": delay}, {"upcall_us": 0}
@@ -64,7 +64,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     _axes.logarithmic(ax)
     ax.set(xlabel="Nodes", ylabel="Throughput left by the delay (%)")
     ax.set_xticks(nodes)
-    _multicast.legend_below(fig, [ax], 2)
+    figures.legend_below([ax])
     return fig
 
 

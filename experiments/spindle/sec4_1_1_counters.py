@@ -54,7 +54,7 @@ def shorter(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the four numbers beside the paper's."""
-    fig, panels = figures.new(1, len(PANELS), figsize=(9.6, 2.8))
+    fig, panels = figures.new(1, len(PANELS))
     for ax, (metric, (unit, claim, label)) in zip(panels, PANELS.items(), strict=True):
         found = [data.value(metric, unit, series=series) for series in SERIES]
         figures.bars(ax, _multicast.with_values(SERIES, found), {"simulated": found})
@@ -64,7 +64,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
                 _axes.hollow(ax, x, number, "" if x else "paper")
         ax.set_ylabel(label)
         _axes.from_zero(ax)
-    panels[0].legend(loc="upper right")
+    panels[0].legend()
     return fig
 
 

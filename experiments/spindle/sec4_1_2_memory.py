@@ -71,7 +71,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     example = claims["spindle/mem_slots_16_members"]
     figures.overlay(ax, [(example, NODES)], unit="MB", names={"spindle": "16 members"})
     _multicast.finish(ax, data, "Memory of the slots (MB)")
-    ax.legend(loc="upper left", title="100 slots of 10 KB", title_fontsize=7.5)
+    ax.legend(title="100 slots of 10 KB")
     return fig
 
 

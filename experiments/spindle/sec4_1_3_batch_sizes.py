@@ -43,7 +43,7 @@ def grows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider's s
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the mean batch of each stage beside the paper's."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.0))
+    fig, panels = figures.new(1, 3)
     for ax, stage in zip(panels, _multicast.BATCHES, strict=True):
         _multicast.draw(ax, data, (PAPER, "best"), f"{stage}_batch", "messages", over="subgroups")
         for x in SUBGROUPS:
@@ -55,7 +55,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.minorticks_off()
         _axes.logarithmic(ax)
         ax.set(xlabel="Subgroups, one of them active", ylabel=f"Mean {stage} batch (messages)")
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -84,7 +84,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
 
 def drawn(data: Data, systems: tuple[str, ...]) -> Figure:
     """Draw one panel for each system, a line for each number of active subgroups."""
-    fig, panels = figures.new(1, len(systems), figsize=(3.4 * len(systems), 3.3), sharey=True)
+    fig, panels = figures.new(1, len(systems), sharey=True)
     names = {n: "1 active" if n == 1 else f"{n} active" for n in data.values_of("active")}
     for ax, series in zip(panels, systems, strict=True):
         _multicast.draw(ax, data, names, by="active", series=series)
@@ -93,7 +93,7 @@ def drawn(data: Data, systems: tuple[str, ...]) -> Figure:
         _multicast.finish(ax, data, senders="all")
     for ax in panels[1:]:
         ax.set_ylabel("")
-    _multicast.legend_below(fig, panels, 5)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -56,7 +56,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     _axes.from_zero(ax)
     ax.set_xlabel("Subgroups, one of them active")
     ax.set_ylabel("Active subgroup's share of time (%)")
-    ax.legend(loc="lower left")
+    ax.legend()
     return fig
 
 

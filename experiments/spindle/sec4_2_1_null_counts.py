@@ -58,7 +58,7 @@ def falls(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw both, beside the paper's numbers."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.2))
+    fig, (left, right) = figures.new(1, 2)
     nodes = data.values_of("nodes")
     series = (PAPER, "best")
     _multicast.draw(left, data, series, "interdelivery_time", "us")
@@ -78,7 +78,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             _axes.hollow(right, x - 0.2, number / 1e3, "paper")
     right.set_ylabel("Iterations with nulls (thousands)")
     _axes.from_zero(right)
-    _multicast.legend_below(fig, (left,), 3)
+    figures.legend_below((left,))
     return fig
 
 

@@ -62,7 +62,7 @@ def contained(data: Data, claim: Claim) -> Decision:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - trends alone
     """Draw the throughput of each case, with the paper's switches and with ours."""
-    fig, panels = figures.new(1, 2, figsize=(7.6, 3.3), sharey=True)
+    fig, panels = figures.new(1, 2, sharey=True)
     names = {case: name for case, (name, _) in CASES.items()}
     for ax, series in zip(panels, ("batching+nulls", "best"), strict=True):
         _multicast.draw(ax, data, names, by="case", series=series)
@@ -70,7 +70,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     for ax in panels:
         _multicast.finish(ax, data)
     panels[1].set_ylabel("")
-    _multicast.legend_below(fig, panels)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -40,7 +40,7 @@ def measure(point: Point) -> Any:
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims
     """Draw the rate of each switch, as a multiple of the paper's."""
     nodes = data.values_of("nodes")
-    fig, axes = figures.new(1, len(LOADS), figsize=(11.4, 3.4), sharey=True)
+    fig, axes = figures.new(1, len(LOADS), sharey=True)
     for ax, load in zip(axes, LOADS, strict=True):
         gains = {
             f"{n} nodes": [
@@ -51,11 +51,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             ]
             for n in nodes
         }
-        names = [name.replace("_", "\n") for name in SERIES if name != "paper"]
-        figures.bars(ax, names, gains, values="{:.2f}")
+        names = [name.replace("_", " ") for name in SERIES if name != "paper"]
+        figures.bars(ax, names, gains)
         ax.axhline(1, color="black", linewidth=0.8)
-        ax.set_title(load, fontsize=9)
-        ax.tick_params(axis="x", labelsize=7)
+        ax.set_title(load)
     axes[0].set_ylabel("Rate, as a multiple of the paper's")
     axes[0].legend()
     return fig

@@ -29,7 +29,7 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - not in the paper
     """Draw the median over the throughput."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     for number, (level, name) in enumerate(LEVELS.items()):
         rates = data.series("throughput", "clients", "op/s", series=level) / 1e3
         for ax, p in ((left, 50), (right, 99)):
@@ -38,7 +38,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     for ax, name in ((left, "Median"), (right, "99th percentile")):
         ax.set(xlabel="Throughput of four servers (KOp/s)", ylabel=f"{name} of PUTs (µs)")
     _axes.from_zero(left, right)
-    left.legend(fontsize=8)
+    left.legend()
     return fig
 
 

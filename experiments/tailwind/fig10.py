@@ -54,9 +54,27 @@ def dispatch_by_mix(data: Data, claim: Claim) -> Decision:
     return Decision(found[-1] >= found[0] * (1 - claim.tolerance), text)
 
 
-def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - changes alone have numbers
+CHANGES = {0.05: "5put", 0.5: "50put", 1.0: "writeonly"}
+"""End of the names of the claims on Tailwind's change of a load, by the share of PUTs."""
+
+
+def quoted(
+    ax: Any, data: Data, claims: Mapping[str, Claim], kind: str, puts: float, scale: float
+) -> None:
+    """Draw the load of Tailwind that the paper's change leaves of RAMCloud's."""
+    claim = claims.get(f"tailwind/fig10_{kind}_{CHANGES[puts]}")
+    if claim is None or claim.number is None:
+        return
+    clients = data.values_of("clients")[-1]
+    at: dict[str, Any] = {"series": "ramcloud", "puts": puts, "costs": "ramcloud"}
+    load = data.value(f"{kind}_cores", "cores", clients=clients, **at)
+    left = load * scale * (1 + claim.number / 100)
+    _axes.hollow(ax, clients, left, "paper: Tailwind, by the change", "s")
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw dispatch above, workers and their part in replication below."""
-    fig, rows = figures.new(2, 3, figsize=(9.6, 5.6))
+    fig, rows = figures.new(2, 3)
     servers = _store.SERVERS
     for column, (puts, name) in enumerate(_store.MIXES.items()):
         top, bottom = rows[0][column], rows[1][column]
@@ -72,12 +90,14 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             style.update(linestyle="--", markerfacecolor="none")
             label = f"{_store.NAMES[system]}, replication"
             bottom.plot(list(found.index), list(found * 100 / servers / 7), label=label, **style)
+        quoted(top, data, claims, "dispatch", puts, 100 / servers)
+        quoted(bottom, data, claims, "worker", puts, 100 / servers / 7)
         top.set_title(name)
         bottom.set_xlabel("Clients")
         _axes.from_zero(top, bottom)
     rows[0][0].set_ylabel("Dispatch busy (%)")
     rows[1][0].set_ylabel("Workers busy (%)")
-    _axes.joint_legend(rows[1], rows[1][0], fontsize=7)
+    figures.legend_below(list(rows[1]))
     return fig
 
 

@@ -76,7 +76,7 @@ def overallocated(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a dec
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw throughput as lines and busy workers as bars."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     _store.draw(left, data, "throughput", "workers", "op/s", scale=1e-3)
     points = [(claims[f"tailwind/fig11_1core_{s}"], 1) for s in _store.SYSTEMS]
     figures.overlay(left, points, unit="KOp/s", names=_store.NAMES)
@@ -88,7 +88,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     for ax in (left, right):
         ax.set_xlabel("Worker cores per machine")
     _axes.from_zero(left, right)
-    _axes.joint_legend((left, right), left, fontsize=7)
+    figures.legend_below((left, right))
     return fig
 
 

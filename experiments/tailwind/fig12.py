@@ -92,7 +92,7 @@ def metadata_small(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a de
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw stacked bars of the phases, for each size and system."""
-    fig, ax = figures.new(figsize=(6.4, 3.4))
+    fig, ax = figures.new(wide=True)
     labels, place = [], 0
     for objects in data.values_of("objects"):
         for masters, system in itertools.product(data.values_of("masters"), _store.SYSTEMS):
@@ -121,12 +121,12 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             place += 1
         place += 1
         labels.append("")
-    ax.set_xticks(range(len(labels)), labels, fontsize=8)
+    ax.set_xticks(range(len(labels)), labels)
     ax.set_ylabel("Time from the kill (s)")
     _axes.from_zero(ax)
     handles, names = ax.get_legend_handles_labels()
     unique = dict(zip(names, handles, strict=True))
-    ax.legend(list(unique.values()), list(unique), fontsize=7)
+    ax.legend(list(unique.values()), list(unique))
     return fig
 
 

@@ -67,7 +67,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     ax.axvline(float(onset), color="black", linewidth=1, linestyle="--", label="paper: saturated")
     ax.set(xlabel="Clients", ylabel="Busy (%)")
     _axes.from_zero(ax)
-    ax.legend(fontsize=7)
+    ax.legend()
     return fig
 
 

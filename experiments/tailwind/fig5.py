@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from experiments import _axes
 from pyrdma import Axis, Experiment, Point, figures
 from pyrdma._native import native
 from pyrdma.claims import Claim
@@ -77,16 +78,20 @@ def acknowledged(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a deci
     return Decision(None, sum(data.value("lost", case=case) for case in CASES))
 
 
-def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - drawn by names
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw the objects that the scan finds in each case."""
     fig, ax = figures.new()
     values = [data.value("most", "objects", case=case) for case in CASES]
     ax.barh(list(CASES), values, color="0.6", edgecolor="black")
     for place, case in enumerate(CASES):
         cuts = f"{data.value('cuts', case=case):.0f} cuts"
-        ax.text(values[place] + 0.05, place, cuts, va="center")
+        ax.text(values[place] + 0.12, place, cuts, va="center")
+        paper = claims[f"tailwind/fig5_{case.replace(' ', '_')}"].number
+        if paper is not None:
+            _axes.hollow(ax, paper, place, "_nolegend_" if place else "paper")
     ax.set(xlabel="Objects that the scan finds", xlim=(0, 2.6), xticks=[0, 1, 2])
     ax.invert_yaxis()
+    ax.legend()
     return fig
 
 

@@ -59,7 +59,7 @@ def reads_gain(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decide
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw a panel for each mix."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.2))
+    fig, panels = figures.new(1, 3)
     numbers = {0.05: "5put", 0.5: "50put"}
     for ax, (puts, name) in zip(panels, _store.MIXES.items(), strict=True):
         _store.draw(ax, data, "throughput_per_server", "clients", "op/s", scale=1e-3, puts=puts)
@@ -73,7 +73,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.set(title=name, xlabel="Clients")
         _axes.from_zero(ax)
     panels[0].set_ylabel("Throughput per server (KOp/s)")
-    _axes.joint_legend(panels, panels[2], fontsize=7)
+    figures.legend_below(list(panels))
     return fig
 
 

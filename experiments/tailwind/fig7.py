@@ -73,7 +73,7 @@ def decides() -> dict[str, Any]:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw a panel for each percentile, over the throughput."""
-    fig, panels = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, panels = figures.new(1, 2)
     for ax, (p, name) in zip(panels, PERCENTILES.items(), strict=True):
         for number, system in enumerate(_store.SYSTEMS):
             for cost in _store.COSTS:
@@ -87,11 +87,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
                     label += ", our costs"
                 ax.plot(list(rates), list(values), label=label, **style)
             points = [(claims[f"tailwind/fig7_p{p}_heavy_{system}"], HEAVY / 1e3)]
-            figures.overlay(ax, points, unit="us", names=_store.NAMES)
+            figures.overlay(ax, points, unit="us", names=_store.NAMES, first=number)
         ax.set(title=name, xlabel="Throughput of four servers (KOp/s)")
-        _axes.from_zero(ax)
+        _axes.logarithmic(ax)
     panels[0].set_ylabel("PUT latency (µs)")
-    _axes.joint_legend(panels, panels[0], fontsize=7)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -75,15 +75,25 @@ def servers_limit(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a dec
     return Decision(holds, "least gain of one more primary: " + ", ".join(texts))
 
 
-def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - gains alone have numbers
-    """Draw a panel for each mix."""
-    fig, panels = figures.new(1, 3, figsize=(9.6, 3.2))
+QUOTED = {1: "one_primary", 4: "four_primaries"}
+
+
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
+    """Draw a panel for each mix, and what the quoted gains make of RAMCloud's throughput."""
+    fig, panels = figures.new(1, 3)
     for ax, (puts, name) in zip(panels, PANELS.items(), strict=True):
         _store.draw(ax, data, "throughput_per_primary", "primaries", "op/s", scale=1e-3, puts=puts)
         ax.set(title=name, xlabel="Active primaries", xticks=[1, 2, 3, 4])
         _axes.from_zero(ax)
+    at = {"series": "ramcloud", "puts": 0.05, "costs": "ramcloud"}
+    alone = data.series("throughput_per_primary", "primaries", "KOp/s", **at)
+    for primaries, name in QUOTED.items():
+        gain = claims[f"tailwind/fig8a_{name}_gain"].number
+        if gain is not None and primaries in alone.index:
+            y = float(alone[primaries]) * (1 + gain / 100)
+            _axes.hollow(panels[0], primaries, y, "paper: Tailwind, by the gain", "s")
     panels[0].set_ylabel("Throughput per active primary (KOp/s)")
-    _axes.joint_legend(panels, panels[0], fontsize=7, loc="lower left")
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -63,7 +63,7 @@ def replication_dominates(data: Data, claim: Claim) -> Decision:  # noqa: ARG001
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw workers and dispatch threads over the throughput."""
-    fig, panels = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, panels = figures.new(1, 2)
     for ax, (kind, name) in zip(panels, KINDS.items(), strict=True):
         for number, system in enumerate(_store.SYSTEMS):
             for cost in _store.COSTS:
@@ -78,11 +78,11 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
                 ax.plot(list(rates), list(values), label=label, **style)
             if kind == "worker_cores":
                 points = [(claims[f"tailwind/fig9_workers_{system}"], LOAD / 1e3)]
-                figures.overlay(ax, points, unit="cores", names=_store.NAMES)
+                figures.overlay(ax, points, unit="cores", names=_store.NAMES, first=number)
         ax.set(title=f"{name} cores", xlabel="Throughput of four servers (KOp/s)")
         _axes.from_zero(ax)
     panels[0].set_ylabel("Busy cores of four servers")
-    _axes.joint_legend(panels, panels[0], fontsize=7)
+    figures.legend_below(list(panels))
     return fig
 
 

@@ -41,7 +41,7 @@ def measure(point: Point) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - not in the paper
     """Draw throughput and the median over the clients."""
-    fig, (left, right) = figures.new(1, 2, figsize=(7.6, 3.3))
+    fig, (left, right) = figures.new(1, 2)
     for number, (series, (name, *_)) in enumerate(SERIES.items()):
         style = figures.style_of(number)
         rates = data.series("throughput", "clients", "op/s", series=series) / 1e3
@@ -51,7 +51,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     left.set(xlabel="Clients, 8 requests each", ylabel="PUTs of four servers (KOp/s)")
     right.set(xlabel="Clients, 8 requests each", ylabel="Median of PUTs (µs)")
     _axes.from_zero(left, right)
-    left.legend(fontsize=8)
+    left.legend()
     return fig
 
 

@@ -105,7 +105,7 @@ def gain(puts: float) -> Any:
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw throughput at 30 clients, and the latencies over the load."""
-    fig, (left, middle, right) = figures.new(1, 3, figsize=(9.6, 3.2))
+    fig, (left, middle, right) = figures.new(1, 3)
     mixes = list(_store.MIXES)
     for number, system in enumerate(_store.SYSTEMS):
         rates = [
@@ -129,9 +129,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         points = [(claims[f"tailwind/head_{metric}_{s}"], HEAVY / 1e3) for s in _store.SYSTEMS]
         figures.overlay(ax, points, unit="us", names=_store.NAMES)
         ax.set(xlabel="Throughput of four servers (KOp/s)", ylabel=f"{name} of PUTs (µs)")
-    _axes.from_zero(left, middle, right)
-    left.legend(fontsize=7)
-    _axes.joint_legend((middle,), middle, fontsize=7)
+    _axes.from_zero(left)
+    _axes.logarithmic(middle, right)
+    left.legend()
+    figures.legend_below((middle,))
     return fig
 
 

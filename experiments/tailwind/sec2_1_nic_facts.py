@@ -59,7 +59,7 @@ def millions(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 - a decider'
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no numbers of it
     """Draw the rates."""
-    fig, ax = figures.new(figsize=(5.6, 2.2))
+    fig, ax = figures.new()
     rates = [data.value("rate", "op/s", case=case) / 1e6 for case in CASES]
     bars = ax.barh(list(CASES.values()), rates, color="0.6", edgecolor="black")
     ax.bar_label(bars, [f"{rate:.2g}" for rate in rates], padding=3)

@@ -194,6 +194,14 @@ def draw_experiments(
         ),
     ] = None,
     fabric: Annotated[str | None, typer.Option(help="Only of this fabric.")] = None,
+    caption: Annotated[
+        bool,
+        typer.Option(
+            "--caption",
+            help="Write fabric, profile, quick or full, number of points and seeds below each "
+            "figure; the file's metadata always have them.",
+        ),
+    ] = False,
     out: Out = Path("results"),
 ) -> None:
     """Draw the figures of stored results again; measure nothing."""
@@ -209,7 +217,7 @@ def draw_experiments(
     drawn = 0
     for name in registry.find(names or ["all"]):
         try:
-            reports = draw(name, out, fabric)
+            reports = draw(name, out, fabric, caption)
         except Error as error:
             terminal.say(f"pyrdma: {name}: {error}")
             ended_badly = True

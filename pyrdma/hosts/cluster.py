@@ -30,6 +30,8 @@ class RemoteProcessCluster(ProcessCluster):
     the fleet's only one.
     """
 
+    _on_this_machine = False
+
     def __init__(
         self,
         fleet: Fleet,

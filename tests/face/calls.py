@@ -251,21 +251,30 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "figures.bars": lambda w: (
         figures.bars,
         {"ax": w.drawing[1], "names": ["a"], "groups": {"g": [1.0]}, "stacked": False}
-        | {"values": "{:.1f}"},
+        | {"values": "{:.1f}", "log": False},
     ),
     "figures.line": lambda w: (
         figures.line,
         {"ax": w.drawing[1], "data": w.data, "metric": "rate", "over": "size", "by": None}
         | {"unit": "op/s", "names": {}, "label": "l", "first": 0},
     ),
-    "figures.new": lambda _: (figures.new, {"rows": 1, "columns": 1}),
+    "figures.legend_below": lambda w: (
+        figures.legend_below,
+        {"panels": [w.drawing[1]], "title": "all"},
+    ),
+    "figures.paper_says": lambda w: (figures.paper_says, {"ax": w.drawing[1], "text": "a above b"}),
+    "figures.new": lambda _: (
+        figures.new,
+        {"rows": 1, "columns": 1, "wide": False, "height": 2.0},
+    ),
     "figures.overlay": lambda w: (
         figures.overlay,
         {"ax": w.drawing[1], "numbers": [(w.claim, 1)], "unit": None, "names": {}, "first": 0},
     ),
     "figures.save": lambda w: (
         figures.save,
-        {"figure": w.drawing[0], "folder": w.folder, "name": "drawn"},
+        {"figure": w.drawing[0], "folder": w.folder, "name": "drawn"}
+        | {"title": "t", "about": "a", "caption": True},
     ),
     "figures.style_of": lambda _: (figures.style_of, {"number": 0}),
     "fuzz.Options": lambda _: (fuzz.Options, _options()),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from pyrdma import claims, registry
+from pyrdma import claims, figures, registry
 from pyrdma.evidence import Evidence
 from pyrdma.runs import Options, execute
+from tests.figures.faults import faults
 
 
 def tables(out: Path, name: str) -> str:
@@ -30,12 +32,24 @@ def test_sweeps_are_bit_identical_with_one_and_two_workers(name: str, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in registry.ids() if registry.load(n).measure])
-def test_every_experiment_runs_quickly_draws_and_decides(name: str, tmp_path: Path) -> None:
+def test_every_experiment_runs_quickly_draws_and_decides(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A whole run keeps the points for the notebooks (tests/run.sh).
     out = Path(os.environ.get("PYRDMA_TEST_RESULTS") or tmp_path)
+    found: list[str] = []
+
+    def save(figure: Any, *rest: Any, **given: Any) -> list[Path]:
+        written = original(figure, *rest, **given)
+        found.extend(faults(figure))
+        return written
+
+    original = figures.save
+    monkeypatch.setattr(figures, "save", save)
     report = execute(name, Options(out=out))
     assert not report.outcome.failed
     assert not report.figure_failed
+    assert found == []
     assert json.loads((report.folder / "run.json").read_text())["quick"] is True
     for verdict in claims.judged(Evidence(out, "sim"), experiment=name):
         assert not verdict.reason.startswith(claims.DECIDER_FAILED), verdict

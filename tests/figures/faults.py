@@ -1,0 +1,60 @@
+"""What a reviewer of a paper would find wrong in a finished figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from pyrdma import figures
+
+
+def faults(figure: Any) -> list[str]:
+    """Return the faults of a figure whose layout is final."""
+    figure.draw_without_rendering()  # labels may have their places from a file's resolution
+    return [*_size(figure), *_legends(figure), *_bars(figure), *_titles(figure), *_edges(figure)]
+
+
+def legends(figure: Any) -> list[Any]:
+    """Return the legends of a figure and of its axes."""
+    own = [ax.get_legend() for ax in figure.axes]
+    return [*figure.legends, *(legend for legend in own if legend is not None)]
+
+
+def _size(figure: Any) -> Iterator[str]:
+    width = figure.get_figwidth()
+    if width not in (figures.COLUMN, figures.PAGE):
+        yield f"it is {width} inches wide"
+
+
+def _legends(figure: Any) -> Iterator[str]:
+    boxes = [ax.get_window_extent() for ax in figure.axes if ax.axison and ax.get_visible()]
+    for legend in legends(figure):
+        if any(legend.get_window_extent().overlaps(box) for box in boxes):
+            yield f"a legend lies over data: {[t.get_text() for t in legend.get_texts()]}"
+
+
+def _bars(figure: Any) -> Iterator[str]:
+    for ax in figure.axes:
+        if any(hasattr(c, "patches") for c in ax.containers) and ax.get_yscale() == "log":
+            yield f"bars on a logarithmic axis: {ax.get_ylabel()}"
+
+
+def _titles(figure: Any) -> Iterator[str]:
+    panels = [ax for ax in figure.axes if ax.get_visible()]
+    named = Counter(
+        (a.get_title(), a.get_xlabel(), a.get_ylabel()) for a in panels if a.get_title()
+    )
+    yield from (
+        f"{count} panels are titled {key[0]!r}" for key, count in named.items() if count > 1
+    )
+
+
+def _edges(figure: Any) -> Iterator[str]:
+    outer = figure.bbox.padded(1.5)
+    texts = [t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+    texts += [t for legend in legends(figure) for t in legend.get_texts()]
+    for text in texts:
+        box = text.get_window_extent()
+        if text.get_text() and (box.x0 < outer.x0 or box.x1 > outer.x1 or box.y0 < outer.y0):
+            yield f"{text.get_text()!r} is cut off"
