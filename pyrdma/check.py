@@ -169,9 +169,10 @@ MOST_BARS = 60
 def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> list[Path]:
     """Draw the window of a violation as PNG and PDF: operations as bars, a row per process.
 
-    The impossible operation is hatched and framed. An operation whose outcome is unknown, or
-    whose end does not matter, is open to the right. Numbers in brackets are places in the longest
-    order found. Without a window, nothing is drawn.
+    The impossible operation is hatched and framed. An arrow joins it to the framed operation that
+    it contradicts: the last of the longest order found, after which it must take effect. An
+    operation whose outcome is unknown, or whose end does not matter, is open to the right. Numbers
+    in brackets are places in the longest order. Without a window, nothing is drawn.
     """
     from . import figures
 
@@ -180,12 +181,18 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
     bars = _nearest(verdict.window)
     rows = _rows(bars)
     count = max(rows.values()) + 1
-    figure, ax = figures.new(figsize=(7.2, 0.9 + 0.42 * count))
+    figure, ax = figures.new(wide=True, height=0.9 + 0.42 * count)
     begin = min(o.call_ns for o in bars)
     end = max([o.return_ns for o in bars if o.return_ns is not None] + [o.call_ns for o in bars])
     span = max(1, end - begin)
+    pair = contradiction(bars)
     for number, operation in enumerate(bars):
-        _bar(ax, operation, rows[number], begin, span)
+        _bar(ax, operation, rows[number], begin, span, operation in pair)
+    if len(pair) == 2:
+        first, second = pair
+        from_ns = first.call_ns if first.return_ns is None or first.optional else first.return_ns
+        start = (from_ns - begin - 0.012 * span, rows[bars.index(first)])
+        _join(ax, start, (second.call_ns - begin + 0.012 * span, rows[bars.index(second)]))
     _label_rows(ax, bars, rows)
     ax.set_ylim(count - 0.4, -0.6)
     ax.set_xlim(-0.02 * span, 1.14 * span)
@@ -193,7 +200,31 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
     ax.grid(visible=False, axis="y")
     about = "" if verdict.key is None else f", key {shown(verdict.key)}"
     ax.set_title(f"{verdict.model}{about}: operations that no order explains", parse_math=False)
-    return figures.save(figure, Path(folder), name)
+    return figures.save(figure, Path(folder), name, title=f"{verdict.model}{about}: violation")
+
+
+def contradiction(window: Sequence[Operation]) -> list[Operation]:
+    """Return the impossible operation of a window and the one that it contradicts, if there is one.
+
+    That is the last operation of the longest order found. If no operation has a place, it is the
+    last that ended before the impossible one began.
+    """
+    impossible = next((o for o in window if o.impossible), None)
+    if impossible is None:
+        return []
+    placed = [o for o in window if o.place is not None]
+    before = [o for o in window if o.return_ns is not None and o.return_ns <= impossible.call_ns]
+    if placed:
+        return [max(placed, key=lambda o: o.place or 0), impossible]
+    return [*sorted(before, key=lambda o: o.return_ns or 0)[-1:], impossible]
+
+
+def _join(ax: Any, start: tuple[float, int], end: tuple[float, int]) -> None:
+    """Draw an arrow from the row of one bar to that of another."""
+    (x0, y0), (x1, y1) = start, end
+    edge = 0.32 * ((y1 > y0) - (y1 < y0))
+    arrow = {"arrowstyle": "<->", "color": "#BB5566", "linewidth": 1.4, "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (x1, y1 - edge), (x0, y0 + edge), arrowprops=arrow, zorder=5)
 
 
 def _nearest(window: Sequence[Operation]) -> list[Operation]:
@@ -222,7 +253,7 @@ def _rows(operations: Sequence[Operation]) -> dict[int, int]:
     return rows
 
 
-def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None:
+def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int, contradicts: bool) -> None:
     left = operation.call_ns - begin
     is_open = operation.return_ns is None or operation.optional
     right = 1.14 * span
@@ -232,6 +263,8 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
     top, height = row - 0.32, 0.64
     if operation.impossible:
         style = {"facecolor": "#F4D6DA", "hatch": "////", "edgecolor": "#BB5566", "linewidth": 2.0}
+    elif contradicts:
+        style = {"facecolor": "#F4D6DA", "edgecolor": "#BB5566", "linewidth": 2.0}
     elif is_open:
         style = {"facecolor": "#EEEEEE", "edgecolor": "none", "linewidth": 0.0}
     else:
@@ -245,14 +278,16 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int) -> None
         ax.plot([left, left], [top, top + height], color="#555555", linewidth=1.0, marker="")
     place = "" if operation.place is None else f"[{operation.place + 1}] "
     mark = "impossible: " if operation.impossible else place
+    if contradicts and not operation.impossible:
+        mark += "contradicts: "
     text = ax.annotate(
         mark + _shortened(operation.text),
         (min(left, 0.8 * span), row),
         xytext=(3, 0),
         textcoords="offset points",
         va="center",
-        fontsize=7.5,
-        fontweight="bold" if operation.impossible else "normal",
+        fontsize=7,
+        fontweight="bold" if contradicts else "normal",
         zorder=4,
         parse_math=False,  # a text of a history is not a formula
     )

@@ -63,11 +63,29 @@ def test_picture_shows_bars_and_marks_one(tmp_path: Path) -> None:
     png = next(path for path in check.draw(verdict, tmp_path) if path.suffix == ".png")
     pixels = plt.imread(png)[:, :, :3]
     assert pixels.shape[0] > 150
-    for colour in ("#004488", "#BB5566"):  # frames of the bars, and of the impossible bar
-        rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        assert (np.abs(pixels - rgb).max(axis=2) < 0.02).sum() > 50
+    rgb = np.array([0xBB, 0x55, 0x66]) / 255  # frames and arrow of the contradiction
+    marked = (np.abs(pixels - rgb).max(axis=2) < 0.02).any(axis=1)
+    assert marked.nonzero()[0].max() - marked.nonzero()[0].min() > 100  # of two rows
     grey = pixels.mean(axis=2)
     assert grey.std() > 0.05
+
+
+def operation(text: str, ns: tuple[int, int | None], place: int | None = None) -> check.Operation:
+    return check.Operation(0, text, *ns, 0, None, False, text == "impossible", place)
+
+
+@pytest.mark.parametrize(
+    ("window", "pair"),
+    [
+        ([operation("a", (0, 1), 0), operation("b", (0, 1), 1)], ["b", "impossible"]),
+        ([operation("a", (0, 1)), operation("b", (0, 3)), operation("c", (0, 9))], ["b"]),
+        ([operation("a", (0, None))], []),
+    ],
+)
+def test_the_contradicting_pair(window: list[check.Operation], pair: list[str]) -> None:
+    found = check.contradiction([*window, operation("impossible", (5, 6))])
+    assert [o.text for o in found] == [*pair[:1], "impossible"]
+    assert check.contradiction(window) == []
 
 
 def test_many_overlapping_operations_are_drawn(tmp_path: Path) -> None:
@@ -129,7 +147,7 @@ def test_the_verdict_comes_before_a_picture_that_fails(
 ) -> None:
     said_before = []
 
-    def save(*_: object) -> None:
+    def save(*_: object, **__: object) -> None:
         said_before.append(capsys.readouterr().out)
         raise fault
 
