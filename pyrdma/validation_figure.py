@@ -26,13 +26,20 @@ def draw(found: Sequence[Comparison], fabric: str, out: Path) -> list[Path]:
     figure, axes = figures.new(
         len(units),
         squeeze=False,
-        figsize=(6.5, 1.6 + 0.9 * (len(units) - 1) + 0.3 * len(shown)),
+        wide=True,
+        height=1.2 + 0.9 * (len(units) - 1) + 0.25 * len(shown),
         gridspec_kw={"height_ratios": [len(panel) + 1 for panel in panels]},
     )
     for ax, unit, panel in zip(axes[:, 0], units, panels, strict=True):
         _panel(ax, panel, _AXES.get(unit, unit), fabric)
-    axes[0, 0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-    return figures.save(figure, out, f"validate-{fabric}")
+    figures.legend_below(list(axes[:, 0]))
+    return figures.save(
+        figure,
+        out,
+        f"validate-{fabric}",
+        title=f"Fabric {fabric} and its simulation",
+        about=f"Fabric {fabric} and sim; {len(shown)} workloads; bars: 95 % interval of the median",
+    )
 
 
 def _panel(ax: Any, panel: Sequence[Comparison], label: str, fabric: str) -> None:
@@ -68,7 +75,7 @@ def _panel(ax: Any, panel: Sequence[Comparison], label: str, fabric: str) -> Non
         "s",
         color="black",
         markerfacecolor="none",
-        markersize=8,
+        markersize=6.5,
         label="simulated",
     )
     ax.set_xscale("log")

@@ -181,7 +181,7 @@ def test_errors_name_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_figure_shows_both_worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(figures, "save", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(figures, "save", lambda figure, *_, **__: drawn.append(figure))
     found = [
         validate.Comparison("t/a", "rate", "op/s", 0.25, 1e6, 0.9e6, 1.1e6, 7, 1.2e6),
         validate.Comparison("t/b", "rate", "op/s", 0.25, 1e6, 0.9e6, 1.1e6, 7, 2e6),
