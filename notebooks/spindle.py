@@ -24,11 +24,14 @@
 # `PYRDMA_RESULTS` names, or a temporary folder.
 
 # %%
+import tempfile
+
 import pandas as pd
 
 import pyrdma as rd
-from pyrdma import registry
-from pyrdma.notebook import results_folder, show, verdicts
+from pyrdma import figures, registry
+from pyrdma.data import Data
+from pyrdma.notebook import progress, results_folder, show, verdicts
 
 out = rd.fetch(results_folder())
 pd.set_option("display.max_colwidth", 120)
@@ -143,6 +146,34 @@ show(out, "spindle/fig14", "spindle/fig15")
 
 # %%
 show(out, "spindle/fig16", "spindle/fig17", "spindle/fig18")
+
+# %% [markdown]
+# ## Your own sweep
+#
+# Change the parameters and run the next two cells again. `rd.run` measures the points, shows its
+# progress, and returns a tidy table. `CHANGES` fixes axes of the experiment, or parameters of the
+# profile (`link.rate_gbps`).
+
+# %%
+EXPERIMENT = "spindle/fig3"
+CHANGES = {"senders": "one", "series": "batching"}
+SEEDS = range(1, 3)
+METRIC, UNIT, OVER = "throughput", "GB/s", "nodes"
+
+# %%
+table = rd.run(
+    EXPERIMENT,
+    set=CHANGES,
+    seeds=SEEDS,
+    out=tempfile.mkdtemp(),
+    jobs=1,
+    progress=progress(EXPERIMENT),
+)
+drawn, ax = figures.new()
+figures.line(ax, Data(table), METRIC, OVER, unit=UNIT, label=EXPERIMENT)
+ax.set(xlabel=OVER, ylabel=f"{METRIC} ({UNIT})")
+ax.legend()
+table[table["metric"] == METRIC].groupby(OVER)["value"].describe()
 
 # %% [markdown]
 # ## The claims

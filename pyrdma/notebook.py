@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from .sharing.fetching import is_unpacked
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["results_folder", "show", "verdicts"]
+__all__ = ["progress", "results_folder", "show", "verdicts"]
 
 
 def results_folder() -> Path:
@@ -31,11 +32,30 @@ def results_folder() -> Path:
     return path
 
 
+def progress(name: str) -> Callable[[int, int, str], None]:
+    """Return a function that shows how many points of an experiment are done, for `pyrdma.run`.
+
+    It writes one line below the cell, again after each point.
+    """
+    ipython: Any = import_module("IPython.display")
+    line = None
+
+    def report(done: int, total: int, text: str) -> None:
+        nonlocal line
+        shown = ipython.Pretty(f"{name}: {done} of {total} points; {text}")
+        if line is None:
+            line = ipython.display(shown, display_id=True)
+        else:
+            line.update(shown)
+
+    return report
+
+
 def show(out: Path, *names: str) -> None:
     """Show the figures of experiments on ``sim``.
 
     Those of a fetched archive are shown as they are. Elsewhere points that `out` lacks are measured
-    first, in quick mode.
+    first, in quick mode, and a line shows the progress.
     """
     ipython: Any = import_module("IPython.display")
     for name in names:
@@ -45,7 +65,7 @@ def show(out: Path, *names: str) -> None:
 
 def _figures(out: Path, name: str) -> list[Path]:
     if not is_unpacked(out):
-        report = execute(name, Options(out=out, fabric="sim", jobs=1))
+        report = execute(name, Options(out=out, fabric="sim", jobs=1), progress=progress(name))
         return [path for path in report.figures if path.suffix == ".png"]
     path = out / name / "sim" / f"{Path(name).name}.png"
     if path.is_file():

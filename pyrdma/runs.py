@@ -114,6 +114,7 @@ def run(
     inventory: FilePath | None = None,
     hosts: str | None = None,
     executor: str = PROCESSES,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> pd.DataFrame:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
@@ -136,6 +137,9 @@ def run(
     executor
         Where simulated points are measured: ``processes`` or ``dask`` on this machine,
         ``tls://HOST:PORT`` of a Dask scheduler, or ``slurm``.
+    progress
+        Called after each point with the number of points done, that of all, and a text on the
+        point; `pyrdma.notebook.progress` makes one that shows a line in a notebook.
 
     Raises
     ------
@@ -164,7 +168,7 @@ def run(
         workers = None  # the sweep starts as many processes as it has use for
         if executor != PROCESSES:
             workers = stack.enter_context(executors.make(executor, jobs, options.out))
-        report = execute(name, options, workers)
+        report = execute(name, options, workers, progress)
     if report.outcome.failed:
         reasons = list(report.outcome.failed.values())
         raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")

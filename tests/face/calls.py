@@ -73,7 +73,14 @@ def _queue_pair(w: World) -> dict[str, Any]:
 def _run(w: World) -> dict[str, Any]:
     run = {"name": FAKE, "set": {"n": 1}, "seeds": (1,), "fabric": "shm", "profile": None}
     more = {"full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
-    return {**run, **more, "inventory": None, "hosts": None, "executor": "processes"}
+    return {
+        **run,
+        **more,
+        "inventory": None,
+        "hosts": None,
+        "executor": "processes",
+        "progress": lambda *_: None,
+    }
 
 
 def _remote(w: World) -> dict[str, Any]:
