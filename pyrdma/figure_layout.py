@@ -256,6 +256,11 @@ def _name(
 def with_line_below(figure: Any, line: str) -> float:
     """Write a line below a finished figure; return the height that it takes, in inches."""
     width, height = figure.get_size_inches()
+    for legend in figure.legends:  # "outside" would follow the lower edge of the file
+        corner = figure.transFigure.inverted().transform(legend.get_window_extent().min)
+        legend.borderaxespad = 0
+        legend.set_loc("lower left")
+        legend.set_bbox_to_anchor(tuple(corner), transform=figure.transFigure)
     size = 6.5
     lines = textwrap.wrap(line, int(width * 72 / (0.5 * size)))
     high = (len(lines) * 1.3 + 0.6) * size / 72

@@ -46,6 +46,12 @@ def picture(path: Path) -> Image.Image:
     return Image.open(io.BytesIO(path.read_bytes()))
 
 
+def last_dark_row(image: Image.Image) -> int:
+    """Return the number of the lowest row with ink: in a figure, that of its legend."""
+    ink = image.convert("L").point([value < 128 for value in range(256)])
+    return (ink.getbbox() or (0, 0, 0, 0))[3]
+
+
 def labels(ax: Any) -> list[str]:
     return [str(text) for text in ax.get_legend_handles_labels()[1]]
 
@@ -75,15 +81,22 @@ def test_text_has_8_points() -> None:
 
 def test_metadata_and_caption_say_what_was_measured(tmp_path: Path) -> None:
     about = "Fabric sim, profile cx5, quick; 3 points, n = 1 each, seed 1."
-    png, pdf = figures.save(drawn()[0], tmp_path, "f", title="A title", about=about)
+    first, panels = drawn()
+    panels[0].lines[1].remove()
+    figures.legend_below(panels)
+    png, pdf = figures.save(first, tmp_path, "f", title="A title", about=about)
     image = picture(png)
     assert (image.info["Title"], image.info["Description"]) == ("A title", about)
     assert b"/Title (A title)" in pdf.read_bytes()
     assert about.encode() in pdf.read_bytes()
-    below, _ = figures.save(drawn()[0], tmp_path, "g", about=about, caption=True)
+    second, panels = drawn()
+    panels[0].lines[1].remove()
+    figures.legend_below(panels)
+    below, _ = figures.save(second, tmp_path, "g", about=about, caption=True)
     taller = picture(below)
     assert taller.width == image.width
     assert taller.height > image.height
+    assert abs(last_dark_row(taller.crop((0, 0, *image.size))) - last_dark_row(image)) < 4
     assert min(taller.crop((0, image.height, *taller.size)).convert("L").tobytes()) < 100
 
 
