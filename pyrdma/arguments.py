@@ -50,6 +50,7 @@ __all__ = [
     "Fraction",
     "Jobs",
     "OneOf",
+    "Repetitions",
     "Seconds",
     "Seed",
     "check",
@@ -115,6 +116,8 @@ Seed = Annotated[int, Between(0, 2**64 - 1)]
 Count = Annotated[int, Between(1, 2**31 - 1)]
 Jobs = Annotated[int, Between(1, 4096)]
 """A number of processes."""
+Repetitions = Annotated[int, Between(1, 10**6)]
+"""A number of measurements of one point."""
 Fraction = Annotated[float, Between(0, 1)]
 Seconds = Annotated[float, Between(0, 1e6)]
 Duration = Annotated[float, Between(1e-9, 1e6)]

@@ -162,8 +162,8 @@ def line(
 ) -> None:
     """Draw `metric` against the parameter `over`, with one line for each value of `by`.
 
-    Repetitions appear as their median with a band from the least to the largest. A ring marks a
-    point whose threads did not all have a core (`pyrdma.conditions`).
+    Several seeds or repetitions of a point appear as their median with a band from the least to
+    the largest. A ring marks a point whose threads did not all have a core (`pyrdma.conditions`).
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def band(
     color: str = "#777777",
     **where: Any,
 ) -> None:
-    """Shade the range from the least to the largest repetition, if there are several.
+    """Shade the range of the seeds and repetitions of a point, if there are several.
 
     The legend says so.
     """
@@ -236,7 +236,7 @@ def band(
         raise InvalidArgument(f"color is {shown(color)}; give a colour of Matplotlib")
     rows = data.select(metric, **where)
     _column(rows, "over", over)
-    if rows["repetition"].nunique() < 2:
+    if rows.groupby(over)["value"].size().max() < 2:
         return
     factor = 1.0 if unit is None else convert(1.0, str(rows["unit"].iloc[0]), unit)
     spread = rows.groupby(over)["value"].agg(["min", "max"]).sort_index() * factor

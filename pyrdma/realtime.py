@@ -25,15 +25,25 @@ NARROW = 0.05
 _log = logging.getLogger("pyrdma")
 
 
-def run(sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> Outcome:
-    """Measure a sweep. Over ``shm`` every host of a fleet measures all of it, at the same time."""
+def run(
+    sweep: Sweep,
+    store: Store,
+    report: Report | None,
+    fresh: bool,
+    repetitions: int | None = None,
+) -> Outcome:
+    """Measure a sweep. Over ``shm`` every host of a fleet measures all of it, at the same time.
+
+    A point is measured `repetitions` times; if None, as its experiment declares.
+    """
     if sweep.fleet is None or sweep.fabric != "shm":
-        return _Machine(sweep, store, report, fresh).run()
+        return _Machine(sweep, store, report, fresh, repetitions).run()
     if report is not None:
         report = _one_at_a_time(report)
     alone = [sweep.on(sweep.fleet.subset(host)) for host in sweep.fleet.hosts]
+    machines = [_Machine(s, store, report, fresh, repetitions) for s in alone]
     with ThreadPoolExecutor(len(alone)) as pool:
-        futures = [pool.submit(_named_at_once, _Machine(s, store, report, fresh)) for s in alone]
+        futures = [pool.submit(_named_at_once, machine) for machine in machines]
     outcomes = [future.result() for future in futures]  # raises the first host's error
     return Outcome(
         [task for o in outcomes for task in o.tasks],
@@ -66,11 +76,20 @@ def _one_at_a_time(report: Report) -> Report:
 class _Machine:
     """Measures points one at a time, in random order, repeatedly."""
 
-    def __init__(self, sweep: Sweep, store: Store, report: Report | None, fresh: bool) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        store: Store,
+        report: Report | None,
+        fresh: bool,
+        repetitions: int | None,
+    ) -> None:
         self._sweep = sweep
         self._store = store
         self._report = report
         self._fresh = fresh
+        self._repetitions = repetitions
+        self._stored = store.repetitions() if fresh else 0
         self._failed: dict[str, str] = {}
         self._skipped: dict[str, str] = {}
 
@@ -80,9 +99,9 @@ class _Machine:
             return self._run()
 
     def _run(self) -> Outcome:
-        limit = self._sweep.experiment.max_repetitions
+        limit = self._repetitions or self._sweep.experiment.max_repetitions
         quick = self._sweep.points[0].quick
-        if self._sweep.experiment.target is None and quick:
+        if self._target is None and self._repetitions is None and quick:
             limit = min(2, limit)
         every: list[Task] = []
         measured = 0
@@ -100,12 +119,17 @@ class _Machine:
             measured += len(waiting)
             open_points = [i for i in open_points if not self._settled(i, repetition)]
             if self._fresh:
-                self._forget_further(repetition, limit, open_points)
+                self._forget_further(repetition, [] if repetition + 1 == limit else open_points)
         lacking = len(self._failed) + len(self._skipped)
         reused = len(every) - measured
         return Outcome(every, measured - lacking, reused, self._failed, self._skipped)
 
-    def _forget_further(self, repetition: int, limit: int, open_points: list[int]) -> None:
+    @property
+    def _target(self) -> str | None:
+        """Metric whose interval ends the repetitions; None if their number is given."""
+        return self._sweep.experiment.target if self._repetitions is None else None
+
+    def _forget_further(self, repetition: int, open_points: list[int]) -> None:
         """Remove repetitions of an earlier run that this one did not need."""
         tried = [self._sweep.tasks(r) for r in range(repetition + 1)]
         whole = [
@@ -113,7 +137,7 @@ class _Machine:
             for n in range(len(self._sweep.points))
             if n not in open_points and not any(self._is_lacking(tasks[n]) for tasks in tried)
         ]
-        for later in range(repetition + 1, limit):
+        for later in range(repetition + 1, self._stored):
             tasks = self._sweep.tasks(later)
             self._store.forget(tasks[n] for n in whole)
 
@@ -139,7 +163,7 @@ class _Machine:
         keys = [self._sweep.tasks(r)[index].key for r in range(repetition + 1)]
         if any(key in self._failed or key in self._skipped for key in keys):
             return True
-        target = self._sweep.experiment.target
+        target = self._target
         if target is None:
             return False
         values: dict[str, list[float]] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import captions, claims, executors, figures, provenance, registry, results
-from .arguments import FilePath, Jobs, Seed, check, checked, shown
+from .arguments import FilePath, Jobs, Repetitions, Seed, check, checked, shown
 from .data import Data, NotEvaluated
 from .errors import Error, HostLost, InvalidArgument, Unavailable
 from .executors import PROCESSES
@@ -46,6 +46,8 @@ class Options:
         Name or path; the experiment's profile if None.
     seeds
         Seeds with which each point is measured.
+    repetitions
+        How often each point is measured on a real-time fabric; as the experiment declares if None.
     settings
         Axes and profile parameters (``table.key``) set to one value.
     jobs
@@ -61,6 +63,7 @@ class Options:
     profile: str | None = None
     quick: bool = True
     seeds: Sequence[int] = (1,)
+    repetitions: int | None = None
     settings: Mapping[str, Value] = field(default_factory=dict)
     jobs: int | None = None
     fresh: bool = False
@@ -105,6 +108,7 @@ def run(
     *,
     set: Mapping[str, Value] | None = None,  # noqa: A002 - as the command line's --set
     seeds: Sequence[Seed] = (1,),
+    repetitions: Repetitions | None = None,
     fabric: FabricName | None = None,
     profile: str | None = None,
     full: bool = False,
@@ -129,6 +133,10 @@ def run(
         Axes and profile parameters (``table.key``) fixed to one value.
     seeds
         Each point is measured with each of these seeds.
+    repetitions
+        How often a point is measured on a real-time fabric with each seed. Without a number the
+        experiment's ``max_repetitions`` and ``target`` decide. On ``sim`` equal seeds give equal
+        numbers, so give `seeds` there.
     fabric, profile, full, out, jobs, fresh
         The options of the command line; see `Options`.
     inventory, hosts
@@ -157,6 +165,7 @@ def run(
         profile=profile,
         quick=not full,
         seeds=tuple(seeds),
+        repetitions=repetitions,
         settings=dict(set or {}),
         jobs=jobs,
         fresh=fresh,
@@ -213,6 +222,11 @@ def execute(
             f"profile {shown(options.profile)} needs fabric 'sim'; {fabric!r} runs at the "
             "machine's own speed"
         )
+    if options.repetitions is not None and fabric == "sim":
+        raise InvalidArgument(
+            f"{options.repetitions} repetitions on fabric 'sim': equal seeds give equal numbers "
+            f"there, so give other seeds, --seeds 1-{options.repetitions}, or a real-time fabric"
+        )
     if experiment.measure is None:
         raise InvalidArgument(
             f"{experiment.id} has nothing to measure; `pyrdma claims` reads its profile"
@@ -237,7 +251,11 @@ def execute(
     table = None if fleet is None else HostTable(fleet, compare=fabric == "verbs")
     try:
         outcome = sweep.run(
-            executor=executor, jobs=options.jobs, fresh=options.fresh, report=progress
+            executor=executor,
+            jobs=options.jobs,
+            repetitions=options.repetitions,
+            fresh=options.fresh,
+            report=progress,
         )
     except HostLost as error:
         raise HostLost(
@@ -259,6 +277,7 @@ def execute(
             "settings": {k: v for k, v in options.settings.items() if k not in overrides},
             "quick": options.quick,
             "seeds": list(options.seeds),
+            "repetitions": options.repetitions,
             "points": len(points),
             "failed": [
                 {"params": dict(t.point.params), "reason": outcome.failed[t.key]}

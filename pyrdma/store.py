@@ -229,6 +229,11 @@ class Store:
             raise disk_error(path, failure) from failure
         _warn(path, error, f"moved to {place}, and its point is measured again")
 
+    def repetitions(self) -> int:
+        """Return the most repetitions of any point."""
+        stored = read_folder(self.folder / _POINTS)
+        return max((m.identity["repetition"] + 1 for m in stored), default=0)
+
     def forget(self, tasks: Iterable[Task]) -> None:
         """Remove the measurements of `tasks`."""
         for task in tasks:

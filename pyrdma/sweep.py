@@ -67,6 +67,7 @@ class Sweep:
         *,
         executor: Executor | None = None,
         jobs: int | None = None,
+        repetitions: int | None = None,
         fresh: bool = False,
         report: Report | None = None,
     ) -> Outcome:
@@ -78,6 +79,8 @@ class Sweep:
             Measures points of virtual time; the sweep starts its own `Workers` if None.
         jobs
             Number of processes of these `Workers`; one per core if None.
+        repetitions
+            How often a point of real time is measured; as the experiment declares if None.
         fresh
             Measure points again that are done.
         report
@@ -90,7 +93,7 @@ class Sweep:
         store = Store(self.out, self.experiment.id, place_of(self.fabric, self.fleet))
         try:
             if not virtual or executor is None:
-                return realtime.run(self, store, report, fresh)
+                return realtime.run(self, store, report, fresh, repetitions)
             return self._virtual(store, executor, report, fresh)
         finally:
             store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyrdma.runs import Options, Report
 
 __all__ = ["register"]
+
+_MOST_SEEDS = 10**6
 
 
 def register(app: typer.Typer) -> None:
@@ -76,10 +79,26 @@ def run_experiments(
             "--full/--quick", help="Full: all points, long runs. Quick: few points, short runs."
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1)] = 1,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**64 - 1, help="The seed, or the first of --seeds N.")
+    ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=10**6, help="Number of seeds, from --seed on.")
-    ] = 1,
+        str | None,
+        typer.Option(
+            metavar="N|RANGES",
+            help="Measure each point with several seeds: as many as N, from --seed or 1 on, or "
+            "those of ranges as 1-10 or 1-3,7.",
+        ),
+    ] = None,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**6,
+            help="Measure each point of a real-time fabric so many times, in place of as many as "
+            "the experiment declares. On sim equal seeds give equal numbers: use --seeds.",
+        ),
+    ] = None,
     out: Out = Path("results"),
     setting: Annotated[
         list[str] | None,
@@ -115,7 +134,8 @@ def run_experiments(
         fabric=executors.fabric_for(executor, fabric),
         profile=profile,
         quick=not full,
-        seeds=range(seed, seed + seeds),
+        seeds=_seeds(seed, seeds),
+        repetitions=repetitions,
         settings=dict(_setting(text) for text in setting or []),
         jobs=jobs,
         fresh=fresh,
@@ -138,6 +158,38 @@ def run_experiments(
                 f"pyrdma: {len(ended_badly)} of {len(chosen)} failed: {', '.join(ended_badly)}"
             )
         raise typer.Exit(1)
+
+
+def _seeds(first: int | None, text: str | None) -> list[int]:
+    """Return the seeds that ``--seed`` and ``--seeds`` name."""
+    if text is None or re.fullmatch(r"\d{1,20}", text, re.ASCII):
+        begin = 1 if first is None else first
+        ranges = [(begin, begin + int(text or 1) - 1)]
+    elif first is None:
+        ranges = [_range(part, text) for part in text.split(",")]
+    else:
+        raise InvalidArgument(
+            f"--seed {first} begins a number of seeds, and --seeds {text} lists them; give one"
+        )
+    count, most = sum(b - a + 1 for a, b in ranges), max(b for _, b in ranges)
+    if not 1 <= count <= _MOST_SEEDS or most >= 2**64:
+        raise InvalidArgument(
+            f"--seeds {text} gives {count} seeds up to {most}; give 1 to {_MOST_SEEDS} seeds, each "
+            "from 0 to 2**64 - 1"
+        )
+    return [seed for a, b in ranges for seed in range(a, b + 1)]
+
+
+def _range(part: str, text: str) -> tuple[int, int]:
+    """Return the first and the last seed of a part of a list of seeds."""
+    found = re.fullmatch(r"(\d{1,20})(?:-(\d{1,20}))?", part.strip(), re.ASCII)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+    if first > last:
+        raise InvalidArgument(
+            f"--seeds {text}: {part!r} is neither a seed nor FIRST-LAST; give a number of seeds as "
+            "10, or seeds as 1-10 or 1-3,7"
+        )
+    return first, last
 
 
 def _setting(text: str) -> tuple[str, bool | int | float | str]:

@@ -71,7 +71,14 @@ def _queue_pair(w: World) -> dict[str, Any]:
 
 
 def _run(w: World) -> dict[str, Any]:
-    run = {"name": FAKE, "set": {"n": 1}, "seeds": (1,), "fabric": "shm", "profile": None}
+    run: dict[str, Any] = {
+        "name": FAKE,
+        "set": {"n": 1},
+        "seeds": (1,),
+        "fabric": "shm",
+        "profile": None,
+    }
+    run["repetitions"] = 1
     more = {"full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
     return {
         **run,

@@ -97,6 +97,15 @@ def test_series_differ_in_colour_marker_and_line_at_once() -> None:
     assert len(ax.collections) == 8  # the bands of the repetitions
 
 
+def test_several_seeds_of_a_point_have_a_band() -> None:
+    frame = figure_data().frame.query("repetition == 0").assign(seed=1)
+    seeds = pd.concat([frame, frame.assign(seed=2)], ignore_index=True)
+    for rows, bands in ((frame, 0), (seeds, 8)):
+        _, ax = figures.new()
+        figures.line(ax, Data(rows), "rate", "n", by="series")
+        assert len(ax.collections) == bands
+
+
 def test_the_papers_numbers_are_hollow_and_named_once() -> None:
     known = load()
     peaks: list[tuple[Claim, int]] = [

@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 
 from pyrdma import Error, InvalidArgument, registry
+from pyrdma.commands.experiments import _seeds
 from pyrdma.data import COLUMNS
 from pyrdma.executors.same_code import Code, OtherCode
 from pyrdma.files import DiskFull, write_atomically
@@ -374,6 +375,66 @@ def test_real_time_points_repeat_until_their_median_is_known(tmp_path: Path) -> 
     repetitions = frame.groupby(["n", "series"])["repetition"].nunique()
     # Six values are the least that bound a median at 95 %; the fake's noise is 0.01 %.
     assert (repetitions == 6).all()
+
+
+def repetitions(out: Path) -> list[int]:
+    frame = pd.read_parquet(out / "fake/numbers/shm/results.parquet")
+    return sorted(set(frame.groupby(["n", "seed"])["repetition"].nunique()))
+
+
+def test_a_given_number_of_repetitions_is_measured_and_stored_apart(tmp_path: Path) -> None:
+    """The fake's target asks for six; a given number takes its place."""
+    of_shm: dict[str, Any] = {"out": tmp_path, "fabric": "shm", "settings": {"n": 1}}
+    assert execute(FAKE, Options(**of_shm, repetitions=8, seeds=(1, 2))).outcome.measured == 16
+    assert repetitions(tmp_path) == [8]
+    more = execute(FAKE, Options(**of_shm, repetitions=10, seeds=(1, 2))).outcome
+    assert (more.measured, more.reused) == (4, 16)
+    assert repetitions(tmp_path) == [10]
+    fresh = execute(FAKE, Options(**of_shm, repetitions=3, seeds=(1, 2), fresh=True)).outcome
+    assert fresh.measured == 6
+    assert repetitions(tmp_path) == [3], "no old repetition stays beside new ones"
+
+
+def test_repetitions_on_sim_are_refused_with_what_is_wanted(tmp_path: Path) -> None:
+    done = pyrdma("run", FAKE, "--out", str(tmp_path), "--repetitions", "5")
+    assert done.returncode == 2
+    assert unnamed(done.stderr, "equal seeds give equal numbers", "--seeds 1-5", "sim") == []
+
+
+def test_seeds_of_the_command_line_are_measured(tmp_path: Path) -> None:
+    done = pyrdma("run", FAKE, "--out", str(tmp_path), "--set", "n=1", "--seeds", "1-3,7,2")
+    assert done.returncode == 0, done.stderr
+    frame = pd.read_parquet(tmp_path / "fake/numbers/sim/results.parquet")
+    assert sorted(set(frame["seed"])) == [1, 2, 3, 7]
+
+
+def test_seeds_are_a_number_or_ranges() -> None:
+    assert _seeds(None, None) == [1]
+    assert _seeds(5, None) == [5]
+    assert _seeds(None, "3") == [1, 2, 3]
+    assert _seeds(5, "2") == [5, 6]
+    assert _seeds(None, "2-4") == [2, 3, 4]
+    assert _seeds(None, "1-3, 7") == [1, 2, 3, 7]
+
+
+@pytest.mark.parametrize(
+    ("seed", "seeds", "named"),
+    [
+        (None, "4-2", "'4-2'"),
+        (None, "1-3,,5", "''"),
+        (None, "-3", "'-3'"),
+        (None, "all", "'all'"),
+        (None, "0", "0 seeds"),
+        (None, "0-18446744073709551615", "18446744073709551616 seeds"),
+        (None, "18446744073709551616-18446744073709551617", "18446744073709551617"),
+        (None, "99999999999999999999", "1000000"),
+        (2**64 - 1, "2", "18446744073709551616"),
+        (5, "1-3", "--seed 5"),
+    ],
+)
+def test_wrong_seeds_are_named(seed: int | None, seeds: str, named: str) -> None:
+    with raises(InvalidArgument, named, seeds):
+        _seeds(seed, seeds)
 
 
 def test_the_interval_of_a_median_against_the_binomial() -> None:
