@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 __all__ = [
     "Shape",
+    "entry",
     "has",
     "integer",
     "is_base64",
@@ -76,6 +77,15 @@ def is_value(v: object) -> TypeGuard[bool | int | float | str]:
 def list_of(item: Shape) -> Shape:
     """Return the shape of lists whose items have the shape `item`."""
     return lambda v: isinstance(v, list) and all(map(item, v))
+
+
+def entry(*shapes: Shape) -> Shape:
+    """Return the shape of lists with an item of each of `shapes`."""
+    return lambda v: (
+        isinstance(v, list)
+        and len(v) == len(shapes)
+        and all(shape(item) for shape, item in zip(shapes, v, strict=True))
+    )
 
 
 def mapping_of(item: Shape, most: int) -> Shape:

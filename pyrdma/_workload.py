@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, cast
 
 from ._native import native
 from .arguments import Duration, check, checked, kinds_of
+from .errors import Error
 from .result import Result, Value
 
-__all__ = ["DEFAULT", "Parameters", "Workload"]
+__all__ = ["DEFAULT", "Parameters", "Workload", "allowed", "in_effect", "shown_number", "table_of"]
 
 Parameters = dict[str, Value | list[int]]
+
+
+@cache
+def table_of(name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the parameters of a native workload: name, default, unit, bounds, choices, meaning."""
+    core: Any = native()
+    return core.measure.workload_parameters(name)  # type: ignore[no-any-return]
+
+
+def in_effect(name: str, given: Parameters) -> Parameters:
+    """Return the parameters of a run of the workload `name`: those given, and the defaults.
+
+    A parameter that only another ``system`` of the workload reads is left out. Of a workload in a
+    shared library that cannot be loaded here, the given ones are returned.
+    """
+    try:
+        table = table_of(name)
+    except Error:  # the library lies on the hosts
+        return dict(given)
+    values: Parameters = {}
+    for row in table:
+        value = given.get(row["name"], row["default"])
+        if row["unit"] == "bool":
+            value = bool(value)
+        elif isinstance(row["default"], float):
+            value = float(cast(float, value))
+        values[row["name"]] = value
+    system = values.get("system")
+    return {r["name"]: values[r["name"]] for r in table if r["system"] in ("", system)}
+
+
+def allowed(row: Mapping[str, Any]) -> str:
+    """Return what a parameter of a native table takes: bounds, choices, or a kind of value."""
+    if row["choices"]:
+        return ", ".join(row["choices"])
+    if row["unit"] == "bool":
+        return "False, True"
+    if isinstance(row["default"], str):
+        return "text"
+    low, high = shown_number(row["min"]), shown_number(row["max"])
+    return f"at least {low}" if row["max"] >= 1e9 else f"{low} to {high}"
+
+
+def shown_number(value: float) -> str:
+    """Return a number with commas between thousands."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 class _Default:

@@ -11,9 +11,9 @@ from weakref import WeakSet
 
 from ._native import native
 from ._program import GRACE_NS, Program, by_node, checked_model
-from ._workload import Parameters, Workload
+from ._workload import Parameters, Workload, in_effect
 from .arguments import Duration, Seconds, checked, whole
-from .conditions import flag_threads
+from .conditions import collected, flag_threads
 from .errors import Unavailable
 from .provenance import usable_cores
 from .result import Result, Sample
@@ -96,7 +96,11 @@ class ClusterBase(ABC):
         for text, noticed_by in nodes.items():
             where = ", ".join(map(str, noticed_by))
             warnings.warn(f"node {where}: {text}", RuntimeWarning, stacklevel=2)
-        result = self._result(parameters, columns)
+        used = in_effect(workload.name, parameters)
+        point = collected.get()
+        if point is not None:
+            point.ran(workload.name, self.nodes, used)
+        result = self._result(used, columns)
         if self.clock == "real" and self._on_this_machine:
             flag_threads(result, usable_cores())
         workload._ended(result)
@@ -162,14 +166,13 @@ class ClusterBase(ABC):
         encoded = columns["histograms"]
         for name, payload in zip(encoded["metric"], encoded["encoded"], strict=True):
             histograms.setdefault(name, []).append(payload)
-        params = {k: v for k, v in parameters.items() if not isinstance(v, list)}
         return Result(
             samples,
             histograms,
             fabric=self.fabric,
             clock=self.clock,
             seed=self.seed,
-            params=params,
+            params=parameters,
             histories=list(columns["histories"]),
         )
 

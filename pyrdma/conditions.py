@@ -1,11 +1,12 @@
-"""What happened on the nodes' hosts during a point, and what its numbers are worth."""
+"""What ran during a point, what happened on its hosts, and what its numbers are worth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .data import OVERSUBSCRIBED
 from .result import Result
@@ -38,7 +39,7 @@ def collect() -> Iterator[Conditions]:
 
 @dataclass
 class Conditions:
-    """Flags of a point, and the bound of the error of its clocks.
+    """Flags of a point, the bound of the error of its clocks, and the workloads that ran.
 
     Attributes
     ----------
@@ -48,10 +49,20 @@ class Conditions:
         ``histories withheld``.
     clock_bound_ns
         Largest difference between the times of two hosts at one moment.
+    workloads
+        Each different run of a workload: its name, its number of nodes, and its parameters with the
+        defaults.
     """
 
     flags: list[str] = field(default_factory=list)
     clock_bound_ns: int = 0
+    workloads: list[dict[str, Any]] = field(default_factory=list)
+
+    def ran(self, workload: str, nodes: int, parameters: Mapping[str, Any]) -> None:
+        """Note the run of a workload."""
+        run = {"workload": workload, "nodes": nodes, "parameters": dict(parameters)}
+        if run not in self.workloads:
+            self.workloads.append(run)
 
     def flag(self, text: str) -> None:
         """Add a flag, here and to the point that this thread measures."""

@@ -29,6 +29,7 @@ COLUMNS = (
     "testbed",
     "host",
     "flags",
+    "workloads",
     "scope",
     "node",
     "thread",
@@ -38,12 +39,7 @@ COLUMNS = (
 )
 """Columns of every table of results; all other columns are parameters and labels.
 
-``overrides`` holds the profile's parameters that a run has changed. ``quick`` tells short
-measurements from full ones. ``code`` is the digest of the code that measured (`pyrdma.reach`), and
-``machine`` its CPU and, on the hosts of an inventory, its NIC. ``testbed`` names the inventory's
-testbed and ``host`` the host that held all nodes; both are empty on this machine. ``flags`` has the
-conditions of a point (`pyrdma.conditions`), separated by commas. ``scope`` is ``total`` for a
-number of the whole cluster, otherwise ``node`` or ``thread``.
+The table of the README says what each one means.
 """
 
 OVERSUBSCRIBED = "oversubscribed"

@@ -164,7 +164,7 @@ class Result:
     fabric, clock, seed
         Origin of the numbers: clock is ``virtual`` or ``real``.
     params
-        Parameters of the workload.
+        Parameters of the workload that were in effect, with the defaults.
     rows
         Computed (not recorded) numbers of the whole cluster.
     histories
@@ -178,7 +178,7 @@ class Result:
     fabric: str = ""
     clock: str = ""
     seed: Seed = 0
-    params: Mapping[str, Value] = field(default_factory=dict)
+    params: Mapping[str, Value | list[int]] = field(default_factory=dict)
     rows: Sequence[Row] = ()
     histories: Sequence[bytes] = ()
     clock_bound_ns: Annotated[int, Between(0, 2**63 - 1)] = 0

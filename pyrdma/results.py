@@ -6,6 +6,7 @@ seed, repetition and length, and in real time the same machine. All files stay.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -66,11 +67,8 @@ def load(
     -------
     DataFrame
         One number per row. Columns are the parameters and labels of all experiments in the folder
-        (empty where an experiment has none) and those of every table: ``experiment``, ``profile``,
-        ``overrides``, ``fabric``, ``clock``, ``seed``, ``repetition``, ``quick``, ``code``,
-        ``machine``, ``testbed``, ``host``, ``flags``, ``scope``, ``node``, ``thread``, ``metric``,
-        ``value``, ``unit``. Rows of the scope ``total`` are numbers of the whole cluster, with node
-        and thread -1.
+        (empty where an experiment has none) and `pyrdma.data.COLUMNS`, which the README describes.
+        Rows of the scope ``total`` are numbers of the whole cluster, with node and thread -1.
 
     Raises
     ------
@@ -227,6 +225,7 @@ def _common(measurement: Measurement) -> dict[str, Any]:
         "testbed": identity.get("testbed", ""),
         "host": identity.get("host", ""),
         "flags": ", ".join(measurement.flags),
+        "workloads": json.dumps(measurement.workloads),
     }
 
 

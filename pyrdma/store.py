@@ -121,6 +121,8 @@ class Measurement:
         Numbers of the whole cluster; of nodes and threads; latencies. See `Result`.
     flags
         Conditions of the measurement (`pyrdma.conditions`), such as ``retransmit``.
+    workloads
+        The runs of workloads, each with ``workload``, ``nodes`` and ``parameters``.
     """
 
     identity: Mapping[str, Any]
@@ -132,6 +134,7 @@ class Measurement:
     histograms: Mapping[str, Sequence[bytes]]
     provenance: Mapping[str, Any]
     flags: Sequence[str] = ()
+    workloads: Sequence[Mapping[str, Any]] = ()
 
     @property
     def key(self) -> str:
@@ -264,7 +267,8 @@ def point_file(task: Task, result: Result, conditions: Conditions | None = None)
             for name, payloads in result.histograms.items()
         },
         "provenance": made_by,
-        "flags": list(conditions.flags) if conditions is not None else [],
+        "flags": conditions.flags if conditions is not None else [],
+        "workloads": conditions.workloads if conditions is not None else [],
     }
     for name, shape in _FIELDS.items():
         if not shape(document[name]):
@@ -336,7 +340,8 @@ def _parse(content: bytes, name: str) -> Measurement:
         raise ValueError("its content does not have the hash in its first line")
     document = _json(body)
     if isinstance(document, dict):
-        document.setdefault("flags", [])  # a file of an earlier version
+        for later in ("flags", "workloads"):  # a file of an earlier version lacks them
+            document.setdefault(later, [])
     for field, shape in _FIELDS.items():
         if not isinstance(document, dict) or not shape(document.get(field)):
             raise ValueError(f"its field {field!r} is missing or wrong")
@@ -357,6 +362,7 @@ def _parse(content: bytes, name: str) -> Measurement:
         histograms=histograms,
         provenance=document["provenance"],
         flags=document["flags"],
+        workloads=document["workloads"],
     )
 
 
@@ -371,14 +377,6 @@ def _json(content: bytes) -> object:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
-
-
-def _entry(*shapes: _shapes.Shape) -> _shapes.Shape:
-    return lambda v: (
-        isinstance(v, list)
-        and len(v) == len(shapes)
-        and all(shape(item) for shape, item in zip(shapes, v, strict=True))
-    )
 
 
 _text = _shapes.text(4096)
@@ -415,6 +413,14 @@ _IDENTITY: Mapping[str, _shapes.Shape] = {
     "machine": _text,
 }
 _OPTIONAL = ("testbed", "host")
+_WORKLOAD: Mapping[str, _shapes.Shape] = {
+    "workload": _text,
+    "nodes": _shapes.integer(1, 2**31 - 1),
+    "parameters": _shapes.mapping_of(
+        lambda v: _shapes.is_value(v) or _shapes.list_of(_shapes.integer(-(2**63), 2**63 - 1))(v),
+        256,
+    ),
+}
 
 
 def _is_identity(v: object) -> bool:
@@ -428,11 +434,12 @@ def _is_identity(v: object) -> bool:
 _FIELDS: Mapping[str, _shapes.Shape] = {
     "identity": _is_identity,
     "flags": _shapes.list_of(_text),
+    "workloads": _shapes.list_of(lambda v: _shapes.has(v, _WORKLOAD)),
     "clock": _shapes.one_of("virtual", "real"),
     "machine": _text,
     "stopped": _text,
-    "rows": _shapes.list_of(_entry(_text, _shapes.is_finite, _text, _labels)),
-    "samples": _shapes.list_of(_entry(_node, _node, _text, _shapes.is_finite, _text)),
+    "rows": _shapes.list_of(_shapes.entry(_text, _shapes.is_finite, _text, _labels)),
+    "samples": _shapes.list_of(_shapes.entry(_node, _node, _text, _shapes.is_finite, _text)),
     "histograms": _shapes.mapping_of(_shapes.list_of(_shapes.is_base64), 4096),
     "provenance": lambda v: isinstance(v, dict),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from pyrdma.errors import Error, InvalidArgument
 
 from . import terminal
 from .hosts import Hosts, Inventory
+from .settable import RunCommand, about
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
@@ -29,16 +30,29 @@ _MOST_SEEDS = 10**6
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command("list")(list_experiments)
-    app.command("run")(run_experiments)
+    app.command("run", cls=RunCommand)(run_experiments)
     app.command("draw")(draw_experiments)
 
 
-def list_experiments(as_json: Json = False) -> None:
-    """List the experiments: id, fabrics, points of a quick and of a full run, title."""
+def list_experiments(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[ID]", help="An experiment: say what can be set in it."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the experiments: id, fabrics, points of a quick and of a full run, title.
+
+    Of one experiment, list the axes, and the parameters of its workloads and its profile.
+    """
     from pyrdma import registry
 
-    found = [registry.load(name) for name in registry.ids() if name not in registry.broken()]
     terminal.say_broken()
+    chosen = registry.ids() if name is None else registry.find([name])
+    found = [registry.load(each) for each in chosen if each not in registry.broken()]
+    if name is not None and not as_json:
+        print("\n".join(map(about, found)), end="")
+        return
     rows: list[dict[str, Any]] = [
         {
             "id": e.id,
@@ -48,6 +62,7 @@ def list_experiments(as_json: Json = False) -> None:
             "full": len(list(e.points(quick=False))) if e.measure else 0,
             "claims": len(e.decides),
             "title": e.title,
+            "axes": {axis: asdict(values) for axis, values in e.axes.items()},
         }
         for e in found
     ]

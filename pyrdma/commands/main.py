@@ -24,6 +24,7 @@ from . import (
     machine,
     profiles,
     results,
+    settable,
     sharing,
     terminal,
     tools,
@@ -62,7 +63,7 @@ def options(
 
 
 _COMMANDS = (
-    *(experiments, profiles, results, sharing, tools, validate, fuzz, machine),
+    *(experiments, settable, profiles, results, sharing, tools, validate, fuzz, machine),
     *(hosts, inventory, deploy),
 )
 for module in _COMMANDS:

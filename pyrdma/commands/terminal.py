@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "say_broken",
     "show_warning",
     "table",
+    "text_of",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
@@ -72,11 +74,23 @@ def print_json(document: Any) -> None:
 
 def print_table(table: Table) -> None:
     """Print a table as wide as the terminal, or 200 columns wide without a terminal."""
+    _console().print(table)
+
+
+def text_of(table: Table) -> str:
+    """Return a table as `print_table` prints it."""
+    console = _console()
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n") + "\n"
+
+
+def _console() -> Console:
     from rich.console import Console
 
     wide = None if sys.stdout.isatty() else 200
     # Cells may hold brackets, which are not markup.
-    Console(width=wide, highlight=False, markup=False).print(table)
+    return Console(width=wide, highlight=False, markup=False)
 
 
 def table(*columns: str, widest: Mapping[str, int] | None = None) -> Table:

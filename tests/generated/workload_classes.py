@@ -16,6 +16,7 @@ from typing import Any
 
 from pyrdma import systems
 from pyrdma._native import native
+from pyrdma._workload import allowed, shown_number
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "python -m tests.generated.workload_classes"
@@ -111,18 +112,9 @@ def _text(parameter: Entry) -> str:
         facts += [f"default {default}"] if default else []
     else:
         facts += [parameter["unit"]] if parameter["unit"] not in ("", "count") else []
-        facts.append(_bounds(parameter["min"], parameter["max"]))
-        facts.append(f"default {_number(default)}")
+        facts += [allowed(parameter), f"default {shown_number(default)}"]
     suffix = f" ({', '.join(facts)})" if facts else ""
     return f"{description[0].upper()}{description[1:]}{suffix}."
-
-
-def _bounds(low: float, high: float) -> str:
-    return f"at least {_number(low)}" if high >= 1e9 else f"{_number(low)} to {_number(high)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def _formatted(text: str) -> str:

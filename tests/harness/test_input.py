@@ -33,6 +33,7 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
             ["run", FAKE, "--set", "link.rate=1"],
             ["link.rate", "link.rate_gbps"],
         ),
+        (["workloads", "VerbsLod"], ["VerbsLod", "VerbsLoad"]),
         (["run", "no/such/file.py"], ["no/such/file.py"]),
         (["claims", "krcor"], ["krcor", "krcore"]),
         (["run", FAKE, "--jobs", "0"], ["jobs", 1]),
@@ -44,11 +45,39 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
     ],
 )
 def test_wrong_arguments(arguments: list[str], values: list[object], tmp_path: Path) -> None:
-    done = pyrdma(*arguments, *(["--out", str(tmp_path)] if arguments[0] != "list" else []))
+    done = pyrdma(*arguments, *(["--out", str(tmp_path)] if arguments[0] != "workloads" else []))
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert unnamed(done.stderr, *values) == []
+
+
+@pytest.mark.parametrize("words", [["run", "fabric/latency", "--help"], ["list", "fabric/latency"]])
+def test_what_can_be_set_is_shown_with_default_unit_and_bounds(words: list[str]) -> None:
+    done = pyrdma(*words)
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    axis = "size B 8, 512, 4096, 65536 2, 4, 8,"
+    parameter = "depth 128 count 1 to 32,768 requests in flight per thread"
+    profile = "link.rate_gbps 100 Gbps 0.001 to 10000"
+    assert unnamed(text, axis, parameter, profile) == []
+    assert ("--fabric" in text) == (words[0] == "run")
+
+
+def test_help_ignores_what_is_no_experiment_and_names_it_alone() -> None:
+    with_folder = pyrdma("run", FAKE, "--out", "some/folder", "--help")
+    assert unnamed(with_folder.stdout, "fake/numbers", "1, 2, 3, 4", "count") == []
+    assert with_folder.stderr == ""
+    alone = pyrdma("run", "fabric/latensy", "--help")
+    assert unnamed(alone.stderr, "fabric/latensy", "fabric/latency") == []
+
+
+def test_workloads_are_listed_with_their_parameters() -> None:
+    assert unnamed(pyrdma("workloads").stdout, "VerbsLoad", "TailwindStore") == []
+    for name in ("VerbsLoad", "verbs_load"):
+        parameters = {p["name"]: p for p in json.loads(pyrdma("workloads", name, "--json").stdout)}
+        depth = parameters["depth"]
+        assert (depth["default"], depth["min"], depth["max"]) == (128, 1, 32768)
 
 
 def test_verbs_says_why_not_and_what_to_install(tmp_path: Path) -> None:

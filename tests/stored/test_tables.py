@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 import pyrdma as rd
+from pyrdma._workload import table_of
+from pyrdma.data import COLUMNS
 from pyrdma.experiment import Point
 from pyrdma.result import Sample
 from pyrdma.store import Store, Task, point_file
 from tests.errors import raises, unnamed
-from tests.harness.support import pyrdma
+from tests.harness.support import FAKE, pyrdma
 from tests.harness.test_result import payload
 
 
@@ -51,6 +54,35 @@ def test_a_folder_is_one_tidy_table(tmp_path: Path) -> None:
     assert len(rd.load(tmp_path / "b")) == len(rd.load(tmp_path / "b/two/sim")) > 0
     with raises(rd.InvalidArgument, tmp_path / "a/one/sim/points"):
         rd.load(tmp_path / "a/one/sim/points")
+
+
+README = Path(__file__).parents[2] / "README.md"
+TYPES = {"text": "str object", "whole number": "int64", "number": "float64"}
+
+
+def test_the_readme_lists_the_columns(tmp_path: Path) -> None:
+    text = README.read_text(encoding="utf-8").partition("### The table of results")[2]
+    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \|([^|]*)\|([^|]+)\|$", text, re.MULTILINE)
+    frame = rd.run(FAKE, out=tmp_path, fabric="shm", set={"n": 1}, repetitions=1)
+    assert [name for name, *_ in rows] == list(COLUMNS)
+    assert list(frame.columns) == ["experiment", "behaviour", "n", "series", *COLUMNS[1:]]
+    for name, kind, _, meaning in rows:
+        assert str(frame[name].dtype) in TYPES.get(kind, "bool").split(), name
+        assert meaning.strip()
+
+
+def test_the_parameters_in_effect_are_stored(tmp_path: Path) -> None:
+    frame = rd.run("fabric/latency", set={"transport": "rc", "op": "read", "size": 8}, out=tmp_path)
+    assert frame["workloads"].nunique() == 1
+    [used] = json.loads(frame["workloads"].iloc[0])
+    assert (used["workload"], used["nodes"]) == ("verbs_load", 2)
+    assert used["parameters"].keys() == {p["name"] for p in table_of("verbs_load")}
+    assert (used["parameters"]["op"], used["parameters"]["mode"]) == ("read", "latency"), "given"
+    assert (used["parameters"]["qps"], used["parameters"]["inline"]) == (1, -1), "defaults"
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        result = cluster.run(rd.workload.VerbsLoad(size=8), duration_s=1e-5)
+    assert result.params.keys() == used["parameters"].keys()
+    assert (result.params["size"], result.params["device_memory"]) == (8, False)
 
 
 def test_histograms_are_readable(tmp_path: Path) -> None:

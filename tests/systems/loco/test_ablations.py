@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import pyrdma as rd
 from pyrdma import workload
+from pyrdma._workload import in_effect
 
 
 def latency(operation: Literal["lookup", "update"], percentile: float, **options: Any) -> float:
@@ -40,3 +41,9 @@ def test_tickets_bound_the_wait_for_a_lock_and_test_and_set_does_not() -> None:
     ]
     assert spread[1] < 2
     assert spread[0] > 3
+
+
+def test_the_parameters_in_effect_are_of_the_chosen_system() -> None:
+    loco, sherman = (in_effect("loco_ycsb", {"system": s}) for s in ("loco", "sherman"))
+    assert "grant" in sherman.keys() - loco.keys()
+    assert "inserts" in loco.keys() - sherman.keys()
