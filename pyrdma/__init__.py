@@ -15,6 +15,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     sharing                                   reports and archives of results
     predictions                               verdicts, counted
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
+    options                                   what a run is asked to measure
     executors                                 places elsewhere that measure points
     evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
     results, sweep, realtime, captions        points: a sweep of them, a table of them

@@ -58,6 +58,18 @@ __all__ = ["Axis", "Experiment", "Point", "Value"]
 ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
+def parse_value(text: str) -> Value:
+    """Return the bool, the number or the text that a text stands for."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 @checked
 @dataclass(frozen=True)
 class Axis:
@@ -240,6 +252,36 @@ class Experiment:
                         f"{self.id}: axis {name!r} has the value {value!r}; give texts, bools or "
                         "finite numbers"
                     )
+            for values in (axis.quick, axis.full):
+                self._check_once(name, values)
+
+    def _check_once(self, name: str, values: Sequence[Value]) -> None:
+        """Raise if a value stands twice in an axis."""
+        twice = next((v for n, v in enumerate(values) if v in values[:n]), None)
+        if twice is not None:
+            raise InvalidArgument(
+                f"{self.id}: axis {name!r} has the value {shown(twice)} twice, so its points would "
+                "be measured twice and count double; give each value once, and for several "
+                "measurements of a point --seeds or --repetitions"
+            )
+
+    def _chosen(self, name: str, wanted: Value | Sequence[Value]) -> Sequence[Value]:
+        """Return the values to which a setting fixes an axis."""
+        axis = self.axes[name]
+        known = [*axis.quick, *axis.full]
+        if isinstance(wanted, str) and wanted not in known and "," in wanted:
+            wanted = [parse_value(part.strip()) for part in wanted.split(",")]
+        values = [wanted] if isinstance(wanted, (bool, int, float, str)) else list(wanted)
+        if not values:
+            raise InvalidArgument(f"{self.id}: axis {name!r} is set to no value; give one or more")
+        texts = [v for v in values if isinstance(v, str)]
+        if texts and not any(isinstance(v, str) for v in known):
+            raise InvalidArgument(
+                f"{self.id}: axis {name!r} is set to {shown(texts[0])}, and its values are numbers "
+                f"or bools; give such values, as {', '.join(map(str, known[:3]))}"
+            )
+        self._check_once(name, values)
+        return values
 
     def _is_point(self, params: Mapping[str, Value]) -> bool:
         try:
@@ -258,11 +300,17 @@ class Experiment:
         profile: str | None = None,
         overrides: Mapping[str, float] | None = None,
         seed: Seed = 1,
-        settings: Mapping[str, Value] | None = None,
+        settings: Mapping[str, Value | Sequence[Value]] | None = None,
     ) -> Iterator[Point]:
         """Yield the points of a sweep in the order of the axes.
 
-        `settings` fixes parameters: an axis that it names takes that one value.
+        `settings` fixes parameters: an axis that it names takes that value, or those of a list or
+        of a text with commas.
+
+        Raises
+        ------
+        InvalidArgument
+            A setting names no axis, or gives a value twice, or a text to an axis of numbers.
         """
         fixed = dict(settings or {})
         for name in fixed:
@@ -273,7 +321,9 @@ class Experiment:
                     f"axes: {known}"
                 )
         names = list(self.axes)
-        lists = [[fixed[n]] if n in fixed else self.axes[n].values(quick) for n in names]
+        lists = [
+            self._chosen(n, fixed[n]) if n in fixed else self.axes[n].values(quick) for n in names
+        ]
         for values in itertools.product(*lists):
             params = dict(zip(names, values, strict=True))
             if not self._is_point(params):

@@ -29,7 +29,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -193,7 +193,7 @@ def stated_by_parts(parts: Iterable[str]) -> dict[str, Parameter]:
 
 
 @checked
-def parse_overrides(settings: Mapping[str, Value]) -> dict[str, float]:
+def parse_overrides(settings: Mapping[str, Value | Sequence[Value]]) -> dict[str, float]:
     """Return the `settings` that name profile parameters (``table.key``), checked."""
     found = {}
     for key, value in settings.items():

@@ -8,22 +8,23 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import captions, claims, executors, figures, provenance, registry, results
-from .arguments import FilePath, Jobs, Repetitions, Seed, check, checked, shown
+from .arguments import FilePath, Jobs, Repetitions, Seed, checked, shown
 from .data import Data, NotEvaluated
-from .errors import Error, HostLost, InvalidArgument, Unavailable
+from .errors import Error, HostLost, InvalidArgument
 from .executors import PROCESSES
 from .experiment import Experiment, Point
-from .fabrics import FabricName, fabric_problem
+from .fabrics import FabricName
 from .files import own_folder, write_json
 from .hosts.fleet import Fleet
 from .hosts.table import HostTable
+from .options import Options, points_of
 from .points import Outcome, place_of
-from .profiles import Profile, parse_overrides
+from .profiles import Profile
 from .result import SCHEMA, Value, write_histograms, write_table
 from .store import Measurement, read_point
 from .sweep import Sweep
@@ -32,42 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Options", "Report", "draw", "execute", "folder_of", "run"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a run, as the command line has them.
-
-    Parameters
-    ----------
-    fabric
-        The fabric to run on; the experiment's first if None.
-    profile
-        Name or path; the experiment's profile if None.
-    seeds
-        Seeds with which each point is measured.
-    repetitions
-        How often each point is measured on a real-time fabric; as the experiment declares if None.
-    settings
-        Axes and profile parameters (``table.key``) set to one value.
-    jobs
-        Number of worker processes of a simulated sweep; one per core if None.
-    fresh
-        Measure points again that are already measured.
-    fleet
-        The hosts that hold the nodes; None: nodes are on this machine.
-    """
-
-    out: Path = Path("results")
-    fabric: str | None = None
-    profile: str | None = None
-    quick: bool = True
-    seeds: Sequence[int] = (1,)
-    repetitions: int | None = None
-    settings: Mapping[str, Value] = field(default_factory=dict)
-    jobs: int | None = None
-    fresh: bool = False
-    fleet: Fleet | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +71,7 @@ def folder_of(out: Path, experiment: Experiment, place: str) -> Path:
 def run(
     name: str,
     *,
-    set: Mapping[str, Value] | None = None,  # noqa: A002 - as the command line's --set
+    set: Mapping[str, Value | Sequence[Value]] | None = None,  # noqa: A002 - as the command line's --set
     seeds: Sequence[Seed] = (1,),
     repetitions: Repetitions | None = None,
     fabric: FabricName | None = None,
@@ -130,7 +95,8 @@ def run(
     name
         Id or path of the experiment.
     set
-        Axes and profile parameters (``table.key``) fixed to one value.
+        Axes fixed to one value or to a list of values, and profile parameters (``table.key``) to
+        one value.
     seeds
         Each point is measured with each of these seeds.
     repetitions
@@ -210,41 +176,9 @@ def execute(
     experiment = registry.load(name)
     fleet = options.fleet
     fabric = options.fabric or experiment.fabrics[0]
-    check_fabric(experiment, fabric, fleet)
     started = provenance.now()
-    overrides = parse_overrides(options.settings)
-    if overrides and fabric != "sim":
-        raise InvalidArgument(
-            f"{', '.join(overrides)}: profile parameters need fabric 'sim', not {fabric!r}"
-        )
-    if options.profile is not None and fabric != "sim":
-        raise InvalidArgument(
-            f"profile {shown(options.profile)} needs fabric 'sim'; {fabric!r} runs at the "
-            "machine's own speed"
-        )
-    if options.repetitions is not None and fabric == "sim":
-        raise InvalidArgument(
-            f"{options.repetitions} repetitions on fabric 'sim': equal seeds give equal numbers "
-            f"there, so give other seeds, --seeds 1-{options.repetitions}, or a real-time fabric"
-        )
-    if experiment.measure is None:
-        raise InvalidArgument(
-            f"{experiment.id} has nothing to measure; `pyrdma claims` reads its profile"
-        )
-    points = [
-        point
-        for seed in dict.fromkeys(options.seeds)
-        for point in experiment.points(
-            quick=options.quick,
-            fabric=fabric,
-            profile=options.profile,
-            overrides=overrides,
-            seed=seed,
-            settings={k: v for k, v in options.settings.items() if "." not in k},
-        )
-    ]
-    if not points:
-        raise InvalidArgument(f"{experiment.id}: these settings and seeds leave no points")
+    points = points_of(experiment, options)
+    overrides = points[0].overrides
     sweep = Sweep(name, experiment, points, options.out, fleet)
     place = place_of(fabric, fleet)
     folder = folder_of(options.out, experiment, place)
@@ -364,26 +298,6 @@ def variant(profile: str | None, overrides: Mapping[str, float], host: str = "")
     if len(text) > 100:
         text = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"-{text}" if text else ""
-
-
-def check_fabric(experiment: Experiment, fabric: str, fleet: Fleet | None = None) -> None:
-    """Raise unless the experiment can run on this fabric, here or on the hosts of a fleet."""
-    check("fabric", fabric, FabricName)
-    if fabric not in experiment.fabrics:
-        reason = experiment.why_not.get(fabric)
-        why = f": {reason}" if reason else f"; it runs on {', '.join(experiment.fabrics)}"
-        raise InvalidArgument(f"{experiment.id} cannot run on {fabric}{why}")
-    if fleet is not None:
-        if fabric == "sim":
-            raise InvalidArgument(
-                f"fabric 'sim' needs no hosts, and there is the inventory {fleet.inventory.path}; "
-                "give --fabric verbs or shm, or leave the inventory out"
-            )
-        fleet.require_fabric(fabric)
-        return
-    problem = fabric_problem(fabric)
-    if problem:
-        raise Unavailable(f"fabric {fabric}: {problem}")
 
 
 def export_tables(stored: Sequence[Measurement], folder: Path) -> None:

@@ -18,8 +18,10 @@ from .settable import RunCommand, about
 from .terminal import Json, Out
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Executor
 
+    from pyrdma.experiment import Value
     from pyrdma.runs import Options, Report
 
 __all__ = ["register"]
@@ -117,7 +119,11 @@ def run_experiments(
     out: Out = Path("results"),
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Fix an axis, or a profile's table.key."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Fix an axis to one value or several (8,64), or a profile's table.key.",
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -151,7 +157,7 @@ def run_experiments(
         quick=not full,
         seeds=_seeds(seed, seeds),
         repetitions=repetitions,
-        settings=dict(_setting(text) for text in setting or []),
+        settings=_settings(setting or []),
         jobs=jobs,
         fresh=fresh,
     )
@@ -207,18 +213,26 @@ def _range(part: str, text: str) -> tuple[int, int]:
     return first, last
 
 
-def _setting(text: str) -> tuple[str, bool | int | float | str]:
+def _settings(texts: Sequence[str]) -> dict[str, Value]:
+    """Return the settings of ``--set``, each given once."""
+    found: dict[str, Value] = {}
+    for key, value in map(_setting, texts):
+        if key in found:
+            raise InvalidArgument(
+                f"--set gives {key} twice; give all values of an axis at once, as "
+                f"--set {key}={found[key]},{value}"
+            )
+        found[key] = value
+    return found
+
+
+def _setting(text: str) -> tuple[str, Value]:
+    from pyrdma.experiment import parse_value
+
     key, separator, value = text.partition("=")
     if not separator or not key or not value:
         raise InvalidArgument(f"--set {text!r} is not KEY=VALUE, for example link.rate_gbps=100")
-    if value.lower() in ("true", "false"):
-        return key, value.lower() == "true"
-    for kind in (int, float):
-        try:
-            return key, kind(value)
-        except ValueError:
-            continue
-    return key, value
+    return key, parse_value(value)
 
 
 def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> bool:

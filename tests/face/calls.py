@@ -73,7 +73,7 @@ def _queue_pair(w: World) -> dict[str, Any]:
 def _run(w: World) -> dict[str, Any]:
     run: dict[str, Any] = {
         "name": FAKE,
-        "set": {"n": 1},
+        "set": {"n": [1]},
         "seeds": (1,),
         "fabric": "shm",
         "profile": None,

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from pyrdma import Axis, Experiment, InvalidArgument, registry, units
+from pyrdma.experiment import Value
 from pyrdma.profiles import FOLDER, Profile, names
+from pyrdma.runs import Options, execute
 from tests.errors import raises, unnamed
 from tests.harness.support import FAKE, environment, has_provider, pyrdma, without_rdma_core
 
@@ -24,6 +26,11 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
         (["run", FAKE, "--fabric", "verbs"], ["verbs", "there is nothing to send"]),
         (["run", FAKE, "--set", "m=1"], ["m", "behaviour", "n"]),
         (["run", FAKE, "--set", "n"], ["n", "KEY=VALUE"]),
+        (["run", FAKE, "--set", "n=64,64"], ["'n'", 64, "measured twice", "--repetitions"]),
+        (["run", FAKE, "--set", "n=1", "--set", "n=2"], ["n twice", "--set n=1,2"]),
+        (["run", FAKE, "--set", "n=1,x"], ["'n'", "'x'", "1, 2, 3"]),
+        (["run", FAKE, "--set", "link.rate_gbps=1,2"], ["link.rate_gbps", "'1,2'", 10000]),
+        (["run", FAKE, "--seeds", "1-3,2"], ["seed 2", "measured twice", "repetitions"]),
         (["run", FAKE, "--profile", "cx55"], ["cx55", "cx5"]),
         (
             ["run", FAKE, "--set", "link.rate_gbps=-1"],
@@ -78,6 +85,49 @@ def test_workloads_are_listed_with_their_parameters() -> None:
         parameters = {p["name"]: p for p in json.loads(pyrdma("workloads", name, "--json").stdout)}
         depth = parameters["depth"]
         assert (depth["default"], depth["min"], depth["max"]) == (128, 1, 32768)
+
+
+def test_a_setting_with_commas_is_several_values() -> None:
+    axes = {"n": Axis([1, 2]), "series": Axis(["a, b", "c"])}
+    experiment = Experiment(id="a/b", title="t", profile="cx5", measure=print, axes=axes)
+
+    def values(name: str, value: str | list[Value]) -> list[Value]:
+        points = experiment.points(settings={name: value})
+        return list(dict.fromkeys(point[name] for point in points))
+
+    assert values("n", "4, 8.5") == [4, 8.5]
+    assert values("n", [4, 8]) == [4, 8]
+    assert values("series", "a, b") == ["a, b"], "a value of the axis"
+    assert values("series", "c,d") == ["c", "d"]
+    with raises(InvalidArgument, "'n'"):
+        values("n", [])
+
+
+def test_a_value_twice_in_an_axis_is_refused() -> None:
+    for axis in (Axis([1, 2, 1]), Axis([1], full=[4, 4.0])):
+        with raises(InvalidArgument, "a/b", "'n'", "twice", "--seeds"):
+            Experiment(id="a/b", title="t", profile="cx5", measure=print, axes={"n": axis})
+
+
+PROFILES = """
+from pyrdma import Axis, Experiment
+
+experiment = Experiment(
+    id="mine/profiles", title="t", profile="cx5", axes={"profile": Axis(["cx5", "cx4"])},
+    measure=lambda point: {"rate": 1.0},
+)
+"""
+
+
+def test_an_axis_of_profiles_does_not_measure_one_machine_twice(tmp_path: Path) -> None:
+    file = tmp_path / "profiles.py"
+    file.write_text(PROFILES)
+    with raises(InvalidArgument, "2 profiles", "shm", "own speed", "--set profile=cx5"):
+        execute(str(file), Options(out=tmp_path, fabric="shm"))
+    with raises(InvalidArgument, "2 profiles", "'cx6'", "--set profile=cx6"):
+        execute(str(file), Options(out=tmp_path, profile="cx6"))
+    one = Options(out=tmp_path, fabric="shm", settings={"profile": "cx5"}, repetitions=1)
+    assert execute(str(file), one).outcome.measured == 1
 
 
 def test_verbs_says_why_not_and_what_to_install(tmp_path: Path) -> None:
