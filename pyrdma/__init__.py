@@ -18,7 +18,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     options                                   what a run is asked to measure
     executors                                 places elsewhere that measure points
     evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
-    results, sweep, realtime, captions        points: a sweep of them, a table of them
+    results, table, sweep, realtime, captions points: a sweep of them, a table of them
     points, store, reach, registry, executors.same_code  one point: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system

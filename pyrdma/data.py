@@ -48,6 +48,7 @@ OVERSUBSCRIBED = "oversubscribed"
 _RESERVED = {
     *("operation", "latency"),  # of `pyrdma.load`
     *("a", "b", "ratio", "low", "high", "values_a", "values_b", "differs"),  # of `pyrdma.compare`
+    *("median", "mean", "values"),  # of `Table.ci`
 }
 _NAME = re.compile(r"[A-Za-z_]\w*")
 

@@ -22,11 +22,13 @@ from .store import Store, Task, point_file
 from .workers import labelled
 
 __all__ = [
+    "CONFIDENCE",
     "Outcome",
     "Report",
     "describe",
     "measure",
     "median_interval",
+    "needed_values",
     "place_of",
     "settle",
     "tasks_of",
@@ -70,6 +72,11 @@ def median_interval(
     if below == 0:
         return None
     return ordered[below - 1], ordered[count - below]
+
+
+def needed_values(confidence: float) -> int:
+    """Return the least number of values whose median has an interval of this confidence."""
+    return math.ceil(1 - math.log2(1 - confidence))
 
 
 def settle(store: Store, task: Task, future: Future[bytes], failed: dict[str, str]) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .basis import Basis
+    from .table import Table
 
 __all__ = [
     "Stale",
@@ -50,8 +51,8 @@ class Stale(NotEvaluated):
 @checked
 def load(
     path: FilePath = "results", *, histograms: bool = False, superseded: bool = False
-) -> pd.DataFrame:
-    """Return all measurements in a folder as one tidy table.
+) -> Table:
+    """Return all measurements in a folder as one tidy table, with `ci` for confidence intervals.
 
     Parameters
     ----------
@@ -65,10 +66,11 @@ def load(
 
     Returns
     -------
-    DataFrame
-        One number per row. Columns are the parameters and labels of all experiments in the folder
-        (empty where an experiment has none) and `pyrdma.data.COLUMNS`, which the README describes.
-        Rows of the scope ``total`` are numbers of the whole cluster, with node and thread -1.
+    Table
+        A pandas table with one number per row. Columns are the parameters and labels of all
+        experiments in the folder (empty where an experiment has none) and `pyrdma.data.COLUMNS`,
+        which the README describes. Rows of the scope ``total`` are numbers of the whole cluster,
+        with node and thread -1.
 
     Raises
     ------
@@ -161,9 +163,11 @@ def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
     return list(best.values())
 
 
-def table(measurements: Sequence[Measurement]) -> pd.DataFrame:
+def table(measurements: Sequence[Measurement]) -> Table:
     """Return the numbers of measurements as tidy rows; see `load` for the columns."""
     import pandas as pd
+
+    from .table import Table
 
     by_experiment: dict[str, list[dict[str, Any]]] = {}
     for m in measurements:
@@ -173,14 +177,16 @@ def table(measurements: Sequence[Measurement]) -> pd.DataFrame:
     labels = [c for frame in frames for c in frame.columns if c not in COLUMNS]
     columns = ["experiment", *dict.fromkeys(labels), *(c for c in COLUMNS if c != "experiment")]
     if len(frames) == 1:
-        return frames[0]
+        return Table(frames[0])
     joined = [frame.astype(object) for frame in frames]
-    return pd.concat(joined, ignore_index=True).reindex(columns=columns).infer_objects()
+    return Table(pd.concat(joined, ignore_index=True).reindex(columns=columns).infer_objects())
 
 
-def latencies(measurements: Sequence[Measurement]) -> pd.DataFrame:
+def latencies(measurements: Sequence[Measurement]) -> Table:
     """Return the latencies of measurements; see `load`."""
     import pandas as pd
+
+    from .table import Table
 
     rows = [
         {**_common(m), "operation": operation, "latency": Latency(payloads)}
@@ -188,7 +194,7 @@ def latencies(measurements: Sequence[Measurement]) -> pd.DataFrame:
         for operation, payloads in m.histograms.items()
     ]
     about = [c for c in COLUMNS if c not in ("scope", "node", "thread", "metric", "value", "unit")]
-    return _ordered(pd.DataFrame(rows), [*about, "operation", "latency"])
+    return Table(_ordered(pd.DataFrame(rows), [*about, "operation", "latency"]))
 
 
 def _ordered(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

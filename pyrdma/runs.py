@@ -19,7 +19,7 @@ from .errors import Error, HostLost, InvalidArgument
 from .executors import PROCESSES
 from .experiment import Experiment, Point
 from .fabrics import FabricName
-from .files import own_folder, write_json
+from .files import own_folder, write_atomically, write_json
 from .hosts.fleet import Fleet
 from .hosts.table import HostTable
 from .options import Options, points_of
@@ -30,7 +30,7 @@ from .store import Measurement, read_point
 from .sweep import Sweep
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from .table import Table
 
 __all__ = ["Options", "Report", "draw", "execute", "folder_of", "run"]
 
@@ -45,6 +45,9 @@ class Report:
         Number of stored points in the figure.
     note
         A word about these points, such as how many of them other code measured.
+    intervals
+        File with the median of each metric at each point, and its interval; None if no point has
+        several seeds or repetitions.
     """
 
     experiment: str
@@ -55,6 +58,7 @@ class Report:
     figure_failed: str = ""
     note: str = ""
     points: int = 0
+    intervals: Path | None = None
 
 
 Progress = Callable[[int, int, str], None]
@@ -84,11 +88,13 @@ def run(
     hosts: str | None = None,
     executor: str = PROCESSES,
     progress: Callable[[int, int, str], None] | None = None,
-) -> pd.DataFrame:
+) -> Table:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
-    Points that the same code has already measured into `out` are not measured again. The function
-    also exports the tables and draws the figure, as the command ``pyrdma run`` does.
+    The table's `ci` gives medians with confidence intervals over seeds and repetitions. In a
+    notebook the table shows these, and the figure. Points that the same code has already measured
+    into `out` are not measured again. The function also exports the tables and draws the figure, as
+    the command ``pyrdma run`` does.
 
     Parameters
     ----------
@@ -150,7 +156,9 @@ def run(
     if report.figure_failed:
         _log.warning("%s: %s", report.experiment, report.figure_failed)
     folder = report.folder / "points"
-    return results.table([read_point(folder / f"{t.key}.jsonl") for t in report.outcome.tasks])
+    table = results.table([read_point(folder / f"{t.key}.jsonl") for t in report.outcome.tasks])
+    table.figures = report.figures
+    return table
 
 
 def execute(
@@ -230,8 +238,9 @@ def execute(
         },
     )
     tables = results.tables(options.out, experiment.id, place)
-    export_tables([m for stored in tables.values() for m in stored], folder)
-    report = Report(experiment.id, folder, outcome, [])
+    measured = [m for stored in tables.values() for m in stored]
+    export_tables(measured, folder)
+    report = Report(experiment.id, folder, outcome, [], intervals=_intervals(measured, folder))
     if len(outcome.failed) + len(outcome.skipped) == len(outcome.tasks):
         return replace(report, figure_skipped="nothing was measured")
     declared = points_of_figure(experiment, fabric, options.profile, overrides)
@@ -307,6 +316,17 @@ def export_tables(stored: Sequence[Measurement], folder: Path) -> None:
         write_table(folder / "results.parquet", results.table(found))
         params = ((m.identity["params"], m.identity["repetition"], m.histograms) for m in found)
         write_histograms(folder / "hist.parquet", params)
+
+
+def _intervals(stored: Sequence[Measurement], folder: Path) -> Path | None:
+    """Write the medians of all points with their intervals, if points have several values."""
+    path = folder / "intervals.csv"
+    found = results.newest(stored)
+    if len({(m.identity["seed"], m.identity["repetition"]) for m in found}) < 2:
+        path.unlink(missing_ok=True)
+        return None
+    write_atomically(path, results.table(found).intervals().to_csv(index=False).encode())
+    return path
 
 
 def _draw(

@@ -80,6 +80,22 @@ def base(value: float, unit: str) -> float:
     return value * _UNITS[unit][1] if unit in _UNITS else value
 
 
+_SHOWN = (
+    ("ns", "us", "ms", "s"),
+    ("op/s", "Kop/s", "Mop/s"),
+    ("byte/s", "KB/s", "MB/s", "GB/s"),
+    ("B", "KB", "MB", "GB"),
+)
+"""Units that readers know, ascending."""
+
+
+def readable(value: float, unit: str) -> str:
+    """Return the unit in which a value has few digits; `unit` if no other is usual for it."""
+    units = next((row for row in _SHOWN if unit in row), (unit,))
+    fitting = [u for u in units if abs(convert(value, unit, u)) >= 1]
+    return fitting[-1] if fitting else unit
+
+
 @checked
 def convert(value: float, unit: str, to: str) -> float:
     """Convert `value` from `unit` to the unit `to`.

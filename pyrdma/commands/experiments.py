@@ -329,6 +329,8 @@ def _show(report: Report) -> None:
         done = f"{outcome.reused} points already measured, {outcome.measured} new"
     print(f"{report.experiment}: {done}; in {report.folder}")
     _show_figures(report)
+    if report.intervals is not None:
+        print(f"  {report.intervals}: medians over seeds and repetitions, with intervals of 95 %")
     for reason in sorted(set(outcome.skipped.values())):
         count = sum(1 for r in outcome.skipped.values() if r == reason)
         terminal.say(f"  {count} points skipped: {reason}")
