@@ -26,6 +26,8 @@ slurm_packages="slurmctld slurmd slurm-client munge"
 disk_packages="mmdebstrap e2fsprogs"
 # The scripts use these packages if they are installed, and never install them.
 optional_packages="ccache git sudo"
+# The browser in which a test opens a report. Ubuntu's package needs snapd, so the test skips without it.
+browser_packages="chromium"
 # The peers of `pyrdma bench`. The benchmark skips a peer that cannot be installed, and names it.
 peer_packages="ucx-utils openmpi-bin libopenmpi-dev libsimgrid-dev redis-server redis-tools libucx-dev libtbb-dev
 libgrpc++-dev libprotobuf-dev protobuf-compiler-grpc etcd-server etcd-client cyclonedds-dev cyclonedds-tools
@@ -76,6 +78,7 @@ int main() { return mdb_version(nullptr, nullptr, nullptr) == nullptr; }' -llmdb
     openssh-client) command -v ssh-keygen ;;
     iproute2) command -v ip || [ -x /sbin/ip ] ;;
     systemd) [ -x /lib/systemd/systemd ] ;;
+    chromium) command -v chromium ;;
     valgrind) command -v valgrind ;;
     libclang-rt-dev) (CXX=clang++ && compiles 'int main() { return 0; }' -fsanitize=address) ;;
     ucx-utils) command -v ucx_perftest ;;
@@ -167,9 +170,9 @@ Set PYTHON to one, for example: PYTHON=python3.11 sh $0"
 offer_packages() { # offer_packages PACKAGE...: one attempt each
   peers=$(missing_of "$@")
   if [ -z "$peers" ] || ! may_install; then return 0; fi
-  say "installing peers to compare with: $peers"
+  say "installing what some tests use: $peers"
   for package in $peers; do
-    apt_install "$package" || say "$package could not be installed; its comparison will be skipped"
+    apt_install "$package" || say "$package could not be installed; what needs it will be skipped"
   done
 }
 

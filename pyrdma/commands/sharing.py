@@ -27,15 +27,22 @@ def write_report(
     results: Results = Path("results"),
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     fabric: terminal.Judging = "sim",
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OTHER", help="Another results folder; the report says how its numbers differ."
+        ),
+    ] = None,
 ) -> None:
     """Write a report of a results folder: one HTML file, which needs no network and no scripts.
 
-    It has predictions and misses first, then the verdicts by paper with their reasons, the figures,
-    the provenance, and how the hosts differ.
+    It says what was measured and where, and how another folder differs; then it has predictions
+    and misses, the verdicts by paper with their reasons, the figures, the medians of all points
+    with their intervals, the provenance, and how the hosts differ.
     """
     from pyrdma.sharing import report
 
-    figures = report.write(results, out, fabric)
+    figures = report.write(results, out, fabric, compare)
     terminal.say_broken()
     terminal.say(f"{out}: {figures} figures, {out.stat().st_size / 1e6:.1f} MB")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyrdma import claims, provenance, registry, results
 from pyrdma._version import __version__
 from pyrdma.claims import Verdict
+from pyrdma.comparison import compare
 from pyrdma.errors import Error, InvalidArgument
 from pyrdma.files import read_regular, write_atomically
 from pyrdma.predictions import COLUMNS, by_kind, median_error
@@ -22,35 +23,33 @@ if TYPE_CHECKING:
 __all__ = ["write"]
 
 _MOST_PICTURE = 64 << 20
+_MOST_ROWS = 200
+"""Rows of a table of numbers; the report says how many more there are."""
 _COLOURS = 96
 """Colours of an embedded figure: lines and their soft edges need few, and the file is a third."""
 
 
-def write(out: Path, target: Path, fabric: str = "sim") -> int:
+def write(out: Path, target: Path, fabric: str = "sim", other: Path | None = None) -> int:
     """Write the report of a results folder; return the number of its figures.
 
     Results of `fabric` decide the claims. The figures are those of ``pyrdma run`` and ``draw``, of
-    every fabric.
+    every fabric. With `other`, the report also compares that folder with this one.
 
     Raises
     ------
     InvalidArgument
-        The folder or the fabric does not exist, or the folder holds no points.
+        A folder or the fabric does not exist, or a folder holds no points, or the two have no point
+        in common.
     Error
         The report cannot be written.
     """
     from jinja2 import Environment, StrictUndefined
 
-    results.check_folder(out, "RESULTS")
-    stored = {place: read_folder(place / "points") for _, place in results.places(out)}
-    if not any(stored.values()):
-        raise InvalidArgument(
-            f"RESULTS {str(out)!r} has no points below PAPER/FIGURE/FABRIC; give the whole results "
-            "folder, in which 'pyrdma run ID' measures"
-        )
+    stored = _stored(out, "RESULTS")
     verdicts = claims.evaluate(out, fabric=fabric)
     figures = _figures(out, stored)
-    made_by = _made_by([m for found in stored.values() for m in found])
+    points = [m for found in stored.values() for m in found]
+    made_by = _made_by(points)
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(
         Path(__file__).with_name("report.html").read_text(encoding="utf-8")
     )
@@ -65,12 +64,106 @@ def write(out: Path, target: Path, fabric: str = "sim") -> int:
         misses=_misses(verdicts),
         papers={paper: _paper(verdicts, paper) for paper in claims.papers()},
         figures=figures,
+        overview=_overview(points),
+        measured=list(_measured(points)),
+        comparison=None if other is None else _comparison(out, other, made_by),
         made_by=made_by,
         provenance=_rows(made_by),
         hosts=list(_hosts(out)),
     )
     write_atomically(target, text.encode())
     return sum(len(found) for found in figures.values())
+
+
+def _stored(out: Path, name: str) -> dict[Path, list[Measurement]]:
+    results.check_folder(out, name)
+    stored = {place: read_folder(place / "points") for _, place in results.places(out)}
+    if not any(stored.values()):
+        raise InvalidArgument(
+            f"{name} {str(out)!r} has no points below PAPER/FIGURE/FABRIC; give the whole results "
+            "folder, in which 'pyrdma run ID' measures"
+        )
+    return stored
+
+
+def _overview(points: Sequence[Measurement]) -> list[tuple[str, str]]:
+    """Return what was measured, where and when: names and texts."""
+
+    def several(values: Iterable[Any]) -> str:
+        return ", ".join(sorted({str(v) for v in values if v not in (None, "")})) or "unknown"
+
+    flags = {flag for m in points for flag in m.flags}
+    times = sorted(m.stopped[:16].replace("T", " ") for m in points)
+    experiments = {m.identity["experiment"] for m in points}
+    systems = [f"{m.provenance.get('system')}, Linux {m.provenance.get('kernel')}" for m in points]
+    return [
+        ("Points", f"{len(points)} of {len(experiments)} experiments"),
+        ("Fabrics", several(m.identity["fabric"] for m in points)),
+        ("Seeds", f"{len({m.identity['seed'] for m in points})}"),
+        ("Machine", several(m.machine for m in points)),
+        ("System", several(systems)),
+        ("pyrdma", several(m.provenance.get("pyrdma") for m in points)),
+        ("Measured", f"{times[0]} to {times[-1]} UTC"),
+        (
+            "Conditions",
+            ", ".join(sorted(flags)) or "none flagged",
+        ),
+    ]
+
+
+def _measured(points: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
+    """Yield the medians of each experiment on each fabric, with their intervals."""
+    by_place: dict[tuple[str, str], list[Measurement]] = {}
+    for m in results.newest(points):
+        by_place.setdefault((m.identity["experiment"], m.identity["fabric"]), []).append(m)
+    for (name, fabric), found in sorted(by_place.items()):
+        frame = results.table(sorted(found, key=results.by_value)).intervals()
+        rows = frame.head(_MOST_ROWS).to_dict("records")
+        cells = [[_number(v) for v in row.values()] for row in rows]
+        about = {"name": name, "fabric": fabric, "rest": len(frame) - len(rows)}
+        numbers = ("low", "median", "high", "mean", "values")
+        yield {**about, "columns": list(frame.columns), "numbers": numbers, "rows": cells}
+
+
+def _comparison(a: Path, b: Path, made_a: Sequence[dict[str, str]]) -> dict[str, Any]:
+    """Return how the numbers and the provenance of two folders differ."""
+    stored = _stored(b, "--compare")
+    frame = compare(a, b)
+    numbers = ("a", "b", "ratio", "low", "high")
+    apart = {*numbers, "experiment", "metric", "unit", "fabric", "values_a", "values_b", "differs"}
+    rows = []
+    listed = frame[frame["differs"] | (frame["fabric"] != "sim")]
+    for row in listed.head(_MOST_ROWS).to_dict("records"):
+        where = (f"{k}={v}" for k, v in row.items() if k not in apart and v == v and v != "")
+        texts = {name: _number(row[name]) for name in numbers}
+        if row["fabric"] == "sim" and texts["a"] == texts["b"]:
+            texts |= {name: repr(row[name]) for name in ("a", "b")}
+        rows.append({**row, **texts, "where": ", ".join(where)})
+    made_b = _made_by([m for found in stored.values() for m in found])
+    return {
+        "a": str(a),
+        "b": str(b),
+        "compared": len(frame),
+        "differ": int(frame["differs"].sum()),
+        "rest": len(listed) - len(rows),
+        "only": (frame.attrs["only_a"], frame.attrs["only_b"]),
+        "rows": rows,
+        "labels": [
+            f"{n} {i}"
+            for n, made in (("A", made_a), ("B", made_b))
+            for i in range(1, len(made) + 1)
+        ],
+        "provenance": [row for row in _rows([*made_a, *made_b]) if row["differs"]],
+    }
+
+
+def _number(value: Any) -> str:
+    """Return a cell: numbers short, nothing for a missing one."""
+    if value is None or value != value:
+        return ""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def _misses(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
@@ -86,8 +179,10 @@ def _paper(verdicts: Iterable[Verdict], paper: str) -> dict[str, Any]:
     of_paper = [v for v in verdicts if v.paper == paper]
     rows = [v for v in of_paper if v.decidable]
     counts = {name: len(claims.select(rows, name)) for name in claims.VERDICTS}
-    others = [v for v in rows if v.verdict != "missed"]
-    return {"others": others, "counts": counts, "waiting": len(of_paper) - len(rows)}
+    decided = [v for v in rows if v.verdict not in ("missed", "not evaluated")]
+    waiting = [v for v in rows if v.verdict == "not evaluated"]
+    undeclared = len(of_paper) - len(rows)
+    return {"decided": decided, "open": waiting, "counts": counts, "waiting": undeclared}
 
 
 def _figures(

@@ -134,7 +134,7 @@ def test_what_is_not_of_a_package_is_told(tmp_path: Path) -> None:
 
 def all_packages() -> set[str]:
     lists = ("build_packages", "test_packages", "peer_packages", "slurm_packages", "disk_packages")
-    return named(*lists, "optional_packages") | of_the_guest()
+    return named(*lists, "optional_packages", "browser_packages") | of_the_guest()
 
 
 def test_scripts_call_commands_of_named_packages() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pyrdma as rd
 from pyrdma.sharing import report
 from tests.errors import raises, unnamed
 from tests.harness.support import pyrdma
+from tests.sharing.browser import SAID, Browser, chromium
 from tests.stored.tree import Tree, tree
 
 __all__ = ["tree"]  # a fixture
@@ -70,10 +72,11 @@ def written(tree: Tree) -> Page:
 
 
 def test_misses_come_first_and_rows_that_differ(written: Page) -> None:
-    sections = ("Predictions", "Missed claims", "Verdicts by paper", "Figures", "Provenance")
-    assert written.ordered(*sections, "Hosts")
+    sections = ("Predictions", "Missed claims", "Verdicts by paper", "Figures", "Numbers")
+    assert written.ordered(*sections, "Provenance", "Hosts")
     assert written.ordered("Missed claims", "fake/miss", "Verdicts by paper", "peak")
     assert not written.ordered("Verdicts by paper", "fake/miss")
+    assert written.ordered("4 of 1 experiments", "shm, sim", "none flagged", "Predictions")
     assert unnamed(written.text, 9, 400, "op/s", "fake/rates", rd.__version__) == []
     assert written.ordered("Hosts", "firmware", "1.1", "1.2", "mtu", "4096")
     assert not written.ordered("Hosts", "mtu", "firmware")
@@ -83,14 +86,57 @@ def test_misses_come_first_and_rows_that_differ(written: Page) -> None:
 def test_every_text_is_escaped_and_nothing_is_loaded(written: Page) -> None:
     assert written.text.count(HOSTILE) >= 4, "a title of two figures, a reason, a host"
     tags = {tag for tag, _ in written.elements}
-    assert not tags & {"script", "link", "iframe", "object", "a", "form"}
+    assert not tags & {"script", "link", "iframe", "object", "form"}
+    anchors = {a["id"] for _, a in written.elements if "id" in a}
     for tag, attributes in written.elements:
         assert not [name for name in attributes if name.startswith("on")]
+        assert tag != "a" or attributes["href"].removeprefix("#") in anchors
         if tag == "img":
             assert attributes["src"].startswith("data:image/png;base64,")
     assert [t for t, _ in written.elements].count("img") == 2
     [policy] = [a["content"] for _, a in written.elements if "http-equiv" in a]
     assert "default-src 'none'" in policy
+
+
+def test_two_runs_are_compared(tree: Tree) -> None:
+    tree.run(seeds=range(1, 8))
+    other = tree.folder / "other"
+    tree.out.rename(other)
+    tree.edit("FACTOR = 100", "FACTOR = 300")
+    tree.run(seeds=range(1, 8))
+    words = ("report", str(tree.out), "--compare", str(other), "--out", "page.html")
+    done = pyrdma(*words, cwd=tree.folder)
+    assert done.returncode == 0, done.stderr
+    page = Page(tree.folder / "page.html")
+    assert page.ordered(
+        "Comparison", str(tree.out), str(other), "14 of 14 numbers differ", "Predictions"
+    )
+    assert page.ordered("fake/rates on sim", "rate", "300", "100", "op/s", "n=1", "seed=1")
+    assert page.ordered("Numbers", "fake/rates on sim", "low", "300", "303", "306")
+    with raises(rd.InvalidArgument, "--compare", "nowhere"):
+        report.write(tree.out, tree.folder / "page.html", other=tree.folder / "nowhere")
+
+
+@pytest.mark.skipif(chromium() is None, reason="Chromium is missing: apt-get install chromium")
+def test_a_browser_shows_it_without_errors_and_asks_for_nothing(tree: Tree) -> None:
+    tree.run(seeds=range(1, 8))
+    target = tree.folder / "report.html"
+    report.write(tree.out, target, other=tree.out)
+    broken = tree.folder / "broken.html"
+    broken.write_text("<script>console.log(1); nothing()</script><img src='http://localhost:9/x'>")
+    with closing(Browser(tree.folder / "browser")) as browser:
+        browser.open(broken, 1200)
+        assert len(browser.named(*SAID)) == 3, "a text, an exception, a picture that is not there"
+        assert [url for url in browser.requests() if url.startswith("http:")]
+        for width in (1200, 390):
+            browser.open(target, width)
+            assert browser.named(*SAID) == []
+            assert browser.requests() == {target.resolve().as_uri()}
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            sizes = browser.evaluate("[...document.images].map(i => [i.width, i.height])")
+            assert len(sizes) == 1
+            assert all(width > w > 250 and h > 150 for w, h in sizes)
+            assert browser.evaluate("document.querySelector('h2').getBoundingClientRect().top") > 0
 
 
 def test_points_of_other_code_are_noted_at_their_figure(tree: Tree) -> None:
