@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrdma.errors import Error, InvalidArgument
+from pyrdma.errors import Error, InvalidArgument, nearest
 
-from . import terminal
+from . import claim_lines, terminal
 from .predictions import predictions
+from .summary import by_paper
 from .sweeps import reasons_of_misses, sweeps
 from .terminal import Json, Out
 
@@ -56,6 +58,11 @@ def show_claims(
     show_all: Annotated[
         bool, typer.Option("--all", help="Also list claims that no experiment decides yet.")
     ] = False,
+    missed: Annotated[bool, typer.Option("--missed", help="List only the missed claims.")] = False,
+    show: Annotated[
+        str | None,
+        typer.Option("--show", metavar="ID", help="Show everything of one claim, with its reason."),
+    ] = None,
     by_sweep: Annotated[
         bool,
         typer.Option(
@@ -70,6 +77,10 @@ def show_claims(
     from pyrdma.files import own_folder
     from pyrdma.runs import Options
 
+    if sum((missed, show is not None, by_sweep)) > 1:
+        raise InvalidArgument("--missed, --show and --sweeps choose what is shown; give one")
+    if show is not None:
+        system = _paper_of(show, system)
     if run_missing:
         if "@" in fabric:
             raise InvalidArgument(
@@ -89,29 +100,55 @@ def show_claims(
         estimates.measure(out, system, jobs, terminal.say)
     verdicts = claims.evaluate(out, system, fabric)
     terminal.say_broken()
+    shown = verdicts
+    if missed:
+        shown = claims.select(verdicts, "missed")
+    elif show is not None:
+        shown = [v for v in verdicts if v.claim == show]
     if as_json:
-        terminal.print_json([verdict.as_dict() for verdict in verdicts])
+        terminal.print_json([verdict.as_dict() for verdict in shown])
         return
+    lines = claim_lines.described(shown[0]) if show is not None else None
     if by_sweep:
-        for line in sweeps(verdicts, reasons_of_misses(verdicts)):
-            print(line)
-        return
-    columns = ("claim", "role", "verdict", "expected", "measured", "unit", "reason")
-    table = terminal.table(*columns, widest={"expected": 34, "measured": 30, "reason": 52})
-    shown = verdicts if show_all else [v for v in verdicts if v.decidable]
-    for v in shown:
-        table.add_row(
-            *(v.claim, v.role, f"{v.verdict}, robust" if v.robust else v.verdict),
-            *(_cell(v.expected), _cell(v.measured), v.unit, v.reason),
-        )
-    terminal.print_table(table)
-    counts = "; ".join(f"{len(claims.select(verdicts, name))} {name}" for name in claims.VERDICTS)
-    print(f"{len(verdicts)} claims: {counts}")
-    for line in predictions(verdicts):
+        lines = sweeps(verdicts, reasons_of_misses(verdicts))
+    if lines is None:
+        lines = _overview(verdicts, [v for v in shown if show_all or v.decidable], fabric)
+    for line in lines:
         print(line)
-    if len(shown) < len(verdicts):
-        print(f"{len(verdicts) - len(shown)} have no experiment yet; --all lists them")
-    _say_calibration(verdicts)
+
+
+def _paper_of(claim: str, system: str | None) -> str:
+    """Return the paper of a claim's id, which must be the one given if there is one."""
+    from pyrdma import claims
+
+    known = claims.load()
+    if claim not in known:
+        raise InvalidArgument(
+            f"--show {claim!r} is no claim{nearest(claim, known)}; 'pyrdma claims --all' lists all"
+        )
+    paper = known[claim].paper
+    if system not in (None, paper):
+        raise InvalidArgument(f"--show {claim!r} is a claim of {paper}, not of {system!r}")
+    return paper
+
+
+def _overview(verdicts: Sequence[Verdict], shown: Sequence[Verdict], fabric: str) -> Iterator[str]:
+    """Yield the counts by paper, role and verdict, the predictions, and a line per shown claim."""
+    yield from by_paper(verdicts, fabric)
+    yield ""
+    yield from predictions(verdicts)
+    if wrong := [v.claim for v in verdicts if v.is_wrong_profile]:
+        yield from terminal.listed("missed calibration claims; correct the profile:", wrong)
+    yield ""
+    if shown:
+        yield from claim_lines.lines(shown)
+        yield "--show ID shows everything of one claim, with its reason"
+        if left := sum(not v.decidable and v not in shown for v in verdicts):
+            yield f"--all also lists {left} that no experiment decides yet"
+    elif any(v.decidable for v in verdicts):
+        yield "no claim is missed"
+    else:
+        yield "no experiment decides these claims yet; --all lists them"
 
 
 def show_summary(out: Out = Path("results")) -> None:
@@ -152,8 +189,12 @@ def compare_folders(
         where = ", ".join(
             f"{c}={row[c]}" for c in rest if row[c] == row[c] and row[c] not in ("", None)
         )
-        cells = (_cell(row[name]) if row[name] == row[name] else "-" for name in numbers)
-        if row["fabric"] == "sim" and _cell(row["a"]) == _cell(row["b"]) and row["differs"]:
+        cells = (terminal.cell(row[name]) if row[name] == row[name] else "-" for name in numbers)
+        if (
+            row["fabric"] == "sim"
+            and terminal.cell(row["a"]) == terminal.cell(row["b"])
+            and row["differs"]
+        ):
             cells = (repr(row[name]) if row[name] == row[name] else "-" for name in numbers)
         table.add_row(row["experiment"], row["metric"], *cells, row["unit"], where)
     if len(shown):
@@ -163,13 +204,6 @@ def compare_folders(
         f"{len(frame)} numbers compared, {int(frame['differs'].sum())} differ; only in {a}: "
         f"{lacking[0]}, only in {b}: {lacking[1]}"
     )
-
-
-def _say_calibration(verdicts: list[Verdict]) -> None:
-    """Name the missed calibration claims that have no reason: their profile is wrong."""
-    wrong = [v.claim for v in verdicts if v.is_wrong_profile]
-    if wrong:
-        print(f"missed calibration claims; correct the profile: {', '.join(wrong)}")
 
 
 def _run_quietly(name: str, options: Options) -> None:
@@ -182,13 +216,3 @@ def _run_quietly(name: str, options: Options) -> None:
             terminal.say(f"  {name}: {reason}")
     except Error as error:
         terminal.say(f"  {name}: {error}")
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return " to ".join(_cell(v) for v in value)
-    return str(value)

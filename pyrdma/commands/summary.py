@@ -12,13 +12,13 @@ from pyrdma.claims import Verdict
 
 from .predictions import predictions
 
-__all__ = ["lines"]
+__all__ = ["by_paper", "lines"]
 
 _WIDTH = 98
 _MOST_NAMED = 12  # missed claims of a paper, and its figures; more of them are counted
 _COLUMNS = {name: name for name in claims.VERDICTS} | {claims.NOT_ROBUST: "not robust"}
 _NEXT = (
-    ("pyrdma claims", "each claim beside its measurement, and the reason of a miss"),
+    ("pyrdma claims --missed", "the missed claims; --show ID has the reason of one"),
     ("pyrdma run fabric/rate --full", "every point of a figure, at its full duration"),
     ("pyrdma list", "the experiments; the README shows how to write one"),
     ("pyrdma doctor", "parts that this machine lacks: an RDMA device, peers for comparison"),
@@ -33,7 +33,7 @@ def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
     yield ""
     yield from _figures(out)
     yield ""
-    yield from _claims(verdicts, fabric)
+    yield from by_paper(verdicts, fabric)
     yield from _misses(verdicts)
     yield ""
     yield "Next"
@@ -64,7 +64,7 @@ def _figures(out: Path) -> Iterator[str]:
         yield from _listed(f"{paper:8} ({', '.join(found)})", words)
 
 
-def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
+def by_paper(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
     """Count the claims that an experiment decides, by paper and role; each datum once."""
     decidable = [v for v in claims.counted(verdicts) if v.decidable]
     rows = Counter((v.paper, v.role, v.verdict) for v in decidable)
@@ -80,7 +80,8 @@ def _claims(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
             )
             yield f"  {paper:9} {role:16}{cells}"
     counts = ", ".join(f"{count} of {paper}" for paper, count in sorted(left.items()))
-    yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
+    if left:
+        yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
 
 
 def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:

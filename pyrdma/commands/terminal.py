@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,20 +17,27 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from pyrdma.claims import Claim
+
 __all__ = [
     "INTERRUPTED",
     "Json",
     "Judging",
     "Out",
     "Progress",
+    "cell",
+    "listed",
     "print_json",
     "print_table",
     "progress",
+    "published",
     "say",
     "say_broken",
+    "shortened",
     "show_warning",
     "table",
     "text_of",
+    "width",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
@@ -70,6 +79,49 @@ def show_warning(message: Warning | str, kind: type[Warning], *_: object) -> Non
 def print_json(document: Any) -> None:
     """Print a document on standard output; values of other types than JSON's become text."""
     print(json.dumps(document, indent=1, default=str))
+
+
+def width() -> int:
+    """Return the columns of the terminal; 100 without a terminal."""
+    return shutil.get_terminal_size(fallback=(100, 24)).columns
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most `most` characters, which ends with … if some are left out."""
+    return text if len(text) <= most else f"{text[: max(most - 1, 0)]}…"
+
+
+def listed(label: str, words: Iterable[str], indent: int = 4) -> Iterator[str]:
+    """Yield lines of a label and words, folded with a hanging indent; no word is broken."""
+    yield from textwrap.wrap(
+        f"{label} {' '.join(words)}",
+        width() - 2,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def cell(value: Any) -> str:
+    """Return a value as the cell of a table: four digits of a number, ``a to b`` of a range."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.4g}"
+    if isinstance(value, list):
+        return " to ".join(cell(v) for v in value)
+    return str(value)
+
+
+def published(claim: Claim, unit: str | None = None) -> str:
+    """Return the number of a claim in `unit`, or in its own: a value, a range or a bound."""
+    from pyrdma.units import convert
+
+    ends = claim.value if isinstance(claim.value, list) else [claim.value]
+    texts = [cell(v if unit is None else convert(float(v), claim.unit, unit)) for v in ends]
+    if claim.bound is None:
+        return " to ".join(texts)
+    return f"<= {texts[-1]}" if claim.bound == "upper" else f">= {texts[0]}"
 
 
 def print_table(table: Table) -> None:

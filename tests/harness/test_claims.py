@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from pyrdma import claims, decide
-from pyrdma.claims import Claim
+from pyrdma.claims import Claim, Verdict
+from pyrdma.commands import results
 from pyrdma.data import Data, NotEvaluated
+from pyrdma.errors import InvalidArgument
 from tests.errors import raises
 from tests.harness.support import pyrdma
 
@@ -260,16 +262,109 @@ def test_all_claims_are_listed_as_json(tmp_path: Path) -> None:
     assert len(one) == 34
 
 
-def test_the_table_leaves_out_what_no_experiment_decides(tmp_path: Path) -> None:
+def test_the_list_leaves_out_what_no_experiment_decides(tmp_path: Path) -> None:
     open_claims = set(claims.load()) - set(claims.deciders())
     undecided = min(claim for claim in open_claims if claim.startswith("tailwind/"))
     decided = min(claim for claim in claims.deciders() if claim.startswith("tailwind/"))
-    short = pyrdma("claims", "tailwind", "--out", str(tmp_path), COLUMNS="200").stdout
-    whole = pyrdma("claims", "tailwind", "--all", "--out", str(tmp_path), COLUMNS="200").stdout
+    short = pyrdma("claims", "tailwind", "--out", str(tmp_path)).stdout
+    whole = pyrdma("claims", "tailwind", "--all", "--out", str(tmp_path)).stdout
     assert decided in short
     assert undecided not in short
     assert "--all" in short
     assert undecided in whole
+
+
+def verdict(name: str, verdict: str, **more: Any) -> Verdict:
+    """Return a verdict on a claim of the papers."""
+    known = claims.load()[name]
+    fields = {"expected": known.value, "unit": known.unit, "measured": 1.25, "reason": "because"}
+    about = (known.paper, known.experiment, known.kind, known.role)
+    return Verdict(name, *about, verdict, **{**fields, **more})
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Verdict]:
+    """Make the command judge every claim of the papers, of which a few are missed."""
+    missed = sorted(claims.load())[::100]
+    found = [verdict(n, "missed" if n in missed else "held") for n in sorted(claims.load())]
+    found.sort(key=lambda v: claims.VERDICTS.index(v.verdict))
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: found)
+    return found
+
+
+def shown(capsys: pytest.CaptureFixture[str], **options: Any) -> list[str]:
+    results.show_claims(**options)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_each_claim_is_one_line_below_the_counts(
+    judged: list[Verdict], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(capsys)
+    assert max(map(len, lines)) <= 100
+    first = [line.split()[0] for line in lines if line.startswith(tuple(claims.papers()))]
+    assert first == [v.claim for v in judged], "misses first, no id is shortened"
+    [head] = [n for n, line in enumerate(lines) if line.split()[:2] == ["claim", "verdict"]]
+    count = sum(v.role == "calibration" and v.verdict == "held" for v in judged if v.paper == "nic")
+    [row] = [line.split() for line in lines[:head] if line.split()[:2] == ["nic", "calibration"]]
+    assert row[4] == str(count)
+
+
+def test_a_line_has_the_published_number_with_its_bound_and_unit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("krcore/dct_reconnect", "krcore/f10a_rc_overhead", "krcore/f10a_rank")
+    found = [verdict(name, "held", measured="a < b" if "rank" in name else 1.25) for name in names]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: found)
+    bound, span, text = (line.split() for line in shown(capsys)[-4:-1])
+    assert bound[2:] == ["<=", "1", "us", "1.25", "us"]
+    assert span[2:] == ["25", "to", "41", "percent", "1.25", "percent"]
+    assert text[-3:] == ["a", "<", "b"]
+
+
+def test_a_narrow_terminal_shortens_no_id(
+    judged: list[Verdict], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = shown(capsys, show_all=True)
+    assert {v.claim for v in judged} <= {line.split()[0] for line in lines if line}
+
+
+def test_missed_claims_alone_are_listed(
+    judged: list[Verdict], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(capsys, missed=True)
+    listed = [line.split()[0] for line in lines if line.startswith(tuple(claims.papers()))]
+    assert listed == [v.claim for v in judged if v.verdict == "missed"]
+    one = json.loads("\n".join(shown(capsys, missed=True, as_json=True)))
+    assert [entry["claim"] for entry in one] == listed
+    held = [v for v in judged if v.verdict == "held"]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: held)
+    assert shown(capsys, missed=True)[-1] == "no claim is missed"
+
+
+@pytest.mark.usefixtures("judged")
+def test_one_claim_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, show="krcore/f10a_rc_overhead")
+    assert max(map(len, lines)) <= 100
+    rows = {line[2:16].strip(): line[16:] for line in lines[1:]}
+    claim = claims.load()["krcore/f10a_rc_overhead"]
+    assert rows["reason"] == "because"
+    assert rows["published"] == "25 to 41 percent"
+    assert rows["decided by"] == claim.experiment
+    assert "5.2" in rows["paper"]
+    assert claim.note.split()[0] in rows["note"]
+    [entry] = json.loads("\n".join(shown(capsys, show=claim.id, as_json=True)))
+    assert list(entry) == FIELDS
+
+
+def test_options_that_choose_differently_are_refused() -> None:
+    with raises(InvalidArgument, "'krcore/f10a_rc_overhea'", "krcore/f10a_rc_overhead"):
+        results.show_claims(show="krcore/f10a_rc_overhea")
+    with raises(InvalidArgument, "krcore/f10a_rank", "'loco'"):
+        results.show_claims("loco", show="krcore/f10a_rank")
+    with raises(InvalidArgument, "--show", "--missed"):
+        results.show_claims(missed=True, show="krcore/f10a_rank")
 
 
 def test_every_claim_that_is_decided_exists_and_once() -> None:
