@@ -173,16 +173,15 @@ def _claim(paper: str, entry: Mapping[str, Any]) -> Claim:
 
 
 def deciders(experiments: Iterable[str] | None = None) -> dict[str, Experiment]:
-    """Return, for each claim id, the experiment that decides it.
+    """Return, for each claim id, the experiment (of these ids or paths) that decides it.
 
-    The result leaves out experiments whose file cannot be loaded; see `registry.broken`.
+    Of all experiments, those whose file cannot be loaded are left out; see `registry.broken`.
     """
     known = load()
     found: dict[str, Experiment] = {}
-    names = experiments if experiments is not None else registry.ids()
-    for name in names:
-        if name in registry.broken():
-            continue
+    if experiments is None:
+        experiments = [name for name in registry.ids() if name not in registry.broken()]
+    for name in experiments:
         experiment = registry.load(name)
         for claim in experiment.decides:
             if claim not in known:

@@ -32,7 +32,7 @@ from .sweep import Sweep
 if TYPE_CHECKING:
     from .table import Table
 
-__all__ = ["Options", "Report", "draw", "execute", "folder_of", "run"]
+__all__ = ["Options", "Report", "draw", "execute", "folder_of", "measured", "run"]
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,17 @@ def run(
         raise Error(f"{report.experiment}: {len(reasons)} points failed: {reasons[0]}")
     if report.figure_failed:
         _log.warning("%s: %s", report.experiment, report.figure_failed)
-    folder = report.folder / "points"
-    table = results.table([read_point(folder / f"{t.key}.jsonl") for t in report.outcome.tasks])
+    table = results.table(measured(report))
     table.figures = report.figures
     return table
+
+
+def measured(report: Report) -> list[Measurement]:
+    """Return the measurements of a run's points, without those that failed or were skipped."""
+    outcome, folder = report.outcome, report.folder / "points"
+    keys = [task.key for task in outcome.tasks]
+    lacking = outcome.failed.keys() | outcome.skipped.keys()
+    return [read_point(folder / f"{key}.jsonl") for key in keys if key not in lacking]
 
 
 def execute(

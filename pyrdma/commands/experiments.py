@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _MOST_SEEDS = 10**6
+_MOST_TABLES = 10  # a run of more experiments prints a line each
 
 
 def register(app: typer.Typer) -> None:
@@ -144,6 +145,9 @@ def run_experiments(
 ) -> None:
     """Measure experiments; write tables, figures and provenance to OUT/<id>/<fabric>/.
 
+    At the end stand the points with the paper's numbers, and the verdicts of the claims. A run of
+    more than ten experiments only counts the verdicts.
+
     Points that today's code has measured are kept. So the same command resumes an interrupted run,
     and another one adds its points to the tables.
     """
@@ -164,7 +168,7 @@ def run_experiments(
     if hosts is not None and inventory is None:
         raise InvalidArgument(f"--hosts {hosts!r} chooses from an inventory; give --inventory FILE")
     chosen = registry.find(names)
-    alone = len(chosen) == 1
+    alone, tables = len(chosen) == 1, len(chosen) <= _MOST_TABLES
     with ExitStack() as stack:
         if inventory is not None:
             from pyrdma.hosts.fleet import Fleet
@@ -172,7 +176,9 @@ def run_experiments(
             fleet = stack.enter_context(Fleet.open(inventory, hosts))
             options = replace(options, fleet=fleet)
         workers = stack.enter_context(executors.make(executor, jobs, out))
-        ended_badly = [name for name in chosen if not _run_one(name, options, workers, alone)]
+        ended_badly = [
+            name for name in chosen if not _run_one(name, options, workers, alone, tables)
+        ]
     if ended_badly:
         if len(chosen) > 1:
             terminal.say(
@@ -235,7 +241,7 @@ def _setting(text: str) -> tuple[str, Value]:
     return key, parse_value(value)
 
 
-def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> bool:
+def _run_one(name: str, options: Options, workers: Executor, alone: bool, table: bool) -> bool:
     """Run one of several experiments; return whether it succeeded."""
     from pyrdma import registry
     from pyrdma.errors import Exhausted, HostLost, Unavailable
@@ -255,6 +261,9 @@ def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> boo
     try:
         with terminal.progress(name) as progress:
             report = execute(name, options, executor=workers, progress=progress)
+        _show(report)
+        if report.outcome.measured + report.outcome.reused:
+            _show_numbers(name, report, options.out, table=table)
     except (Unavailable, Exhausted, HostLost):
         raise
     except Error as error:
@@ -262,7 +271,6 @@ def _run_one(name: str, options: Options, workers: Executor, alone: bool) -> boo
             raise
         terminal.say(f"pyrdma: {name}: {error}")
         return False
-    _show(report)
     return not report.outcome.failed and not report.figure_failed
 
 
@@ -338,6 +346,33 @@ def _show(report: Report) -> None:
     for reason in reasons[:5]:
         count = sum(1 for r in outcome.failed.values() if r == reason)
         terminal.say(f"  {count} points failed: {reason}")
+
+
+def _show_numbers(name: str, report: Report, out: Path, table: bool) -> None:
+    """Print the points of a run, and the claims that its experiment decides."""
+    from pyrdma import claims, registry
+    from pyrdma.evidence import Evidence
+
+    from . import claim_lines, point_table
+
+    experiment = registry.load(name)
+    if table:
+        for line in point_table.lines(report, experiment):
+            print(line)
+    verdicts = claims.judged(Evidence(out, report.folder.name), experiment=name)
+    if not verdicts:
+        return
+    place = f"{report.experiment}, on {report.folder.name}"
+    print(f"  claims of {place}: {claim_lines.counts(verdicts)}")
+    if not table:
+        return
+    judged = [v for v in verdicts if v.verdict not in ("stale", "not evaluated")]
+    for line in claim_lines.lines(judged, indent="  "):
+        print(line)
+    for reason in dict.fromkeys(v.reason for v in verdicts if v not in judged):
+        names = [v.claim for v in verdicts if v.reason == reason and v not in judged]
+        for line in terminal.listed(f"  not judged, {reason}:", names):
+            print(line)
 
 
 def _show_figures(report: Report) -> None:
