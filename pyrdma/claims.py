@@ -372,7 +372,8 @@ def decided(claim: Claim, experiment: Experiment, data: Data | None) -> Decision
     except (NotEvaluated, KeyboardInterrupt):
         raise
     except Exception as error:
-        raise NotEvaluated(f"{DECIDER_FAILED}: {type(error).__name__}: {error}") from error
+        text = registry.located(error, registry.source(experiment.id))
+        raise NotEvaluated(f"{DECIDER_FAILED}: {text}") from error
 
 
 def _datum(

@@ -33,6 +33,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -287,8 +288,10 @@ class Experiment:
         try:
             return self.where is None or bool(self.where(params))
         except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
             raise InvalidArgument(
-                f"{self.id}: where() failed for {shown(params)}: {type(error).__name__}: {error}"
+                f"{self.id}: where() failed for {shown(params)}: {type(error).__name__}: {error} "
+                f"({at.filename}, line {at.lineno})"
             ) from error
 
     @checked

@@ -117,7 +117,12 @@ def measure(
             raise
         except Exception as error:
             raise Error(registry.located(error, registry.source(name))) from error
-    return point_file(task, normalise(measured), conditions)
+    try:
+        result = normalise(measured)
+    except Error as error:
+        place = registry.beginning(experiment.measure, registry.source(name))
+        raise Error(f"{error} ({place})") from None
+    return point_file(task, result, conditions)
 
 
 def _load_same(name: str, task: Task, code: Code) -> Experiment:

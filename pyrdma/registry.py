@@ -8,6 +8,7 @@ import importlib.util
 import os
 import re
 import sys
+import sysconfig
 import traceback
 import types
 from collections.abc import Mapping
@@ -27,6 +28,11 @@ _DECLARES = re.compile(r"^experiment\b", re.MULTILINE)
 _PACKAGE = "experiments"
 VARIABLE = "PYRDMA_EXPERIMENTS"
 """The environment variable that names the folder of the experiments."""
+
+_LIBRARIES = [
+    Path(__file__).resolve().parent,
+    *(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")),
+]
 
 
 @cache
@@ -179,8 +185,8 @@ def load(name: str) -> Experiment:
             ) from None
         if missing is not None and not missing.startswith(_PACKAGE):
             raise Unavailable(
-                f"experiment {name} needs the package {missing}; "
-                f"install it with: pip install {missing}"
+                f"experiment {name} needs the package {missing}; install it with: pip install "
+                f"{missing} ({line_of(error, source(name))})"
             ) from error
         kind = InvalidArgument if isinstance(error, InvalidArgument) else Error
         raise kind(located(error, source(name))) from error
@@ -194,15 +200,38 @@ def load(name: str) -> Experiment:
 
 def located(error: BaseException, file: Path) -> str:
     """Return an error's text with the line of `file`, or of a helper near it, that failed."""
-    own = str(file.resolve().parent.parent)
-    frames = traceback.extract_tb(error.__traceback__)
-    real = [f for f in frames if not f.filename.startswith("<")]  # not <string>, <frozen ...>
-    near = [f for f in real if str(Path(f.filename).resolve()).startswith(own)]
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
         return text if str(error.filename) in text else f"{text} ({error.filename or file})"
-    last = (near or real or frames)[-1]
-    return f"{text} ({last.filename}, line {last.lineno})"
+    return f"{text} ({line_of(error, file)})"
+
+
+def line_of(error: BaseException, file: Path) -> str:
+    """Return file and line of the last step of `file`, or of a helper near it, before an error."""
+    own = file.resolve().parent.parent
+    frames = traceback.extract_tb(error.__traceback__)
+    real = [f for f in frames if not f.filename.startswith("<")]  # not <string>, <frozen ...>
+    # The experiments of an installed package lie within a library.
+    near = [f for f in real if _is_below(f.filename, own) and not _is_library(f.filename, own)]
+    others = [f for f in real if not _is_library(f.filename)]
+    last = (near or others or real or frames)[-1]
+    return f"{last.filename}, line {last.lineno}"
+
+
+def _is_below(file: str, folder: Path) -> bool:
+    return folder in Path(file).resolve().parents
+
+
+def _is_library(file: str, own: Path | None = None) -> bool:
+    """Whether a file is of pyrdma, Python or a package, in a folder that does not hold `own`."""
+    folders = (f for f in _LIBRARIES if own is None or f not in (own, *own.parents))
+    return any(_is_below(file, folder) for folder in folders)
+
+
+def beginning(function: object, file: Path) -> str:
+    """Return file and line of the beginning of a function of `file`."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}, line {code.co_firstlineno}" if code else str(file)
 
 
 def _expose_root() -> None:

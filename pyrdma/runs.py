@@ -348,19 +348,21 @@ def _draw(
         return replace(report, figure_skipped="the experiment has none")
     if not chosen:
         return replace(report, figure_skipped="no stored point is on the axes")
-    known = claims.load()
+    known, source = claims.load(), registry.source(name)
     own = {p.profile for p in points_of_figure(experiment, "sim", None, {})}
     with nullcontext() if captions.is_papers(chosen, own) else figures.without_paper():
         try:
             figure = experiment.figure(Data(results.table(chosen)), known)
-            if not hasattr(figure, "savefig"):
-                raise TypeError(f"figure() returned {shown(figure)}; return a Matplotlib figure")
         except NotEvaluated as reason:
-            return replace(report, figure_skipped=str(reason))
+            return replace(report, figure_skipped=registry.located(reason, source))
         except Exception as error:
             # The measurements are stored; an error of the figure must not look like theirs.
-            text = f"drawing failed: {registry.located(error, registry.source(name))}"
+            text = f"drawing failed: {registry.located(error, source)}"
             return replace(report, figure_failed=text)
+        if not hasattr(figure, "savefig"):
+            place = registry.beginning(experiment.figure, source)
+            text = f"figure() returned {shown(figure)}; return a Matplotlib figure ({place})"
+            return replace(report, figure_failed=f"drawing failed: {text}")
         drawn = figures.save(
             figure,
             report.folder,
