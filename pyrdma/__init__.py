@@ -13,7 +13,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     fuzz, check, calibrate, cloudlab, deploy  tools that need no experiment
     validate, validation_figure               a real fabric beside its simulation
     sharing                                   reports and archives of results
-    predictions                               verdicts, counted
+    predictions, published                    verdicts, counted; the papers' numbers by point
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     options                                   what a run is asked to measure
     executors                                 places elsewhere that measure points
@@ -37,7 +37,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     figure_layout                             places of a figure's legends and names
     workers, children                         other processes of Python
     trust, files, scratch, provenance, sources  whose files these are; safe reading and writing
-    errors, arguments, units                  used by all layers
+    errors, arguments, units, extras          used by all layers
 """
 
 from __future__ import annotations

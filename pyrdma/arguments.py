@@ -39,7 +39,7 @@ from typing import (
     get_type_hints,
 )
 
-from .errors import InvalidArgument, nearest
+from .errors import InvalidArgument, Unavailable, nearest
 
 __all__ = [
     "Between",
@@ -155,7 +155,10 @@ def check(name: str, value: object, kind: Any) -> None:
 
 
 def checked(declared: T) -> T:
-    """Check the arguments of a function, or of a class's constructor, against its annotations."""
+    """Check the arguments of a function, or of a class's constructor, against its annotations.
+
+    If the function lacks a module of an extra of pyrdma, its error says which extra.
+    """
     if isinstance(declared, type):
         # The constructor of a class that inherits it checks its own annotations.
         declared.__init__ = checked(declared.__init__)  # type: ignore[misc]
@@ -170,7 +173,15 @@ def checked(declared: T) -> T:
         for name, value in (*zip(places, args, strict=False), *kwargs.items()):
             if name in named and name in kinds:
                 check(name, value, kinds[name])
-        return declared(*args, **kwargs)
+        try:
+            return declared(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            from .extras import lacking_extra
+
+            reason = lacking_extra(error.name)
+            if not reason:
+                raise
+            raise Unavailable(reason) from error
 
     return cast(T, call)
 

@@ -6,11 +6,10 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import re
 import resource
 import shlex
 import shutil
-import sys
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from urllib.parse import unquote, urlsplit
 from . import devices, provenance
 from ._native import native
 from .errors import Unavailable
+from .extras import CONTROLLER, install_extra, pip_install
 from .fabrics import FABRICS, fabric_problem
 
-__all__ = ["Check", "checks", "install_controller", "install_extra"]
+__all__ = ["Check", "checks"]
 
-CONTROLLER = ("pandas", "pyarrow", "matplotlib", "hdrh", "jinja2", "PIL")
+_APT_LISTS = Path("/var/lib/apt/lists")
 _PEERS = {
     "ucx_perftest": "ucx-utils",
     "mpicc": "libopenmpi-dev",
@@ -78,12 +78,36 @@ def checks_of_a_node() -> list[Check]:
 
 def _fabric(name: str) -> Check:
     problem = fabric_problem(name)
-    remedy, ready = "", "ready"
-    if name == "verbs" and not problem:
-        ready = f"ready: {devices.choose()['reason']}"
-    elif name == "verbs" and not _has_provider():
-        remedy = f"{_apt_install('libibverbs-dev librdmacm-dev')} && {_build_again()}"
-    return Check(f"fabric {name}", not problem, problem or ready, remedy)
+    if name == "verbs" and problem:
+        remedy, note = _verbs_remedy()
+        return Check(f"fabric {name}", False, problem, remedy, note)
+    ready = f"ready: {devices.choose()['reason']}" if name == "verbs" else "ready"
+    return Check(f"fabric {name}", not problem, problem or ready)
+
+
+def _verbs_remedy() -> tuple[str, str]:
+    """Return the command that provides what real NICs lack, and advice on it."""
+    if not _has_provider():
+        build, note = _build_again()
+        return _joined(_apt_install("libibverbs-dev librdmacm-dev"), build), note
+    if devices.problem():
+        return _apt_install("libibverbs1 ibverbs-providers librdmacm1"), ""
+    if devices.entries():
+        return "", ""  # the finding says what each device lacks
+    add = f"rdma link add rxe0 type rxe netdev {shlex.quote(_interface())}"
+    note = "for a software device on an interface; many kernels of clouds lack the module"
+    return _as_root("modprobe rdma_rxe", add), note
+
+
+def _interface() -> str:
+    """Return the network interface of the default route, or any other."""
+    try:
+        routes = Path("/proc/net/route").read_text(encoding="ascii").splitlines()[1:]
+        found = [row.split()[0] for row in routes if row.split()[1] == "00000000"]
+    except (OSError, IndexError):
+        found = []
+    others = (name for _, name in socket.if_nameindex() if name != "lo")
+    return next(iter([*found, *others]), "eth0")
 
 
 def _has_provider() -> bool:
@@ -95,52 +119,51 @@ def _has_provider() -> bool:
     return bool(core.ibverbs.has_provider())
 
 
-def _sudo() -> str:
-    """Return the prefix of a root command; root may lack sudo."""
-    return "" if os.geteuid() == 0 else "sudo "
+def _has_sudo() -> bool:
+    return shutil.which("sudo") is not None
+
+
+def _as_root(*commands: str) -> str:
+    """Return a line that runs commands as root; root needs no sudo, and a machine may lack it."""
+    if os.geteuid() == 0:
+        return " && ".join(commands)
+    if _has_sudo():
+        return " && ".join(f"sudo {command}" for command in commands)
+    return f"su - -c {shlex.quote(' && '.join(commands))}"
 
 
 def _apt_install(packages: str) -> str:
-    return f"{_sudo()}apt-get install -y {packages}"
+    # Images of containers come without lists of packages.
+    update = () if any(_APT_LISTS.glob("*_Packages*")) else ("apt-get update",)
+    return _as_root(*update, f"apt-get install -y {packages}")
 
 
-def _pip_install(*words: str) -> str:
-    return shlex.join([sys.executable, "-m", "pip", "install", *words])
+def _joined(*commands: str) -> str:
+    return " && ".join(command for command in commands if command)
 
 
-def _build_again() -> str:
-    """Return the command that rebuilds the installed package from its source."""
+def _build_again() -> tuple[str, str]:
+    """Return the command that rebuilds the installed package from its source, or what to do."""
     try:
         text = importlib.metadata.distribution("pyrdma").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
         text = None
     origin = json.loads(text) if text else {}
     url = urlsplit(origin.get("url", ""))
-    if url.scheme != "file":
-        return _pip_install("--force-reinstall", "--no-deps", "--no-binary", "pyrdma", "pyrdma")
+    source = Path(unquote(url.path))
+    if url.scheme != "file" or not (source / "pyproject.toml").is_file():
+        return (
+            "",
+            "then build pyrdma again: pip install --force-reinstall '.[controller]' in its source",
+        )
     editable = ["--editable"] if origin.get("dir_info", {}).get("editable") else []
-    return _pip_install("--force-reinstall", "--no-deps", *editable, unquote(url.path))
-
-
-def install_controller() -> str:
-    """Return the command that installs the packages of the extra `controller`."""
-    return install_extra("controller")
-
-
-def install_extra(extra: str) -> str:
-    """Return the command that installs the packages of an extra of this package."""
-    wanted = []
-    for row in importlib.metadata.requires("pyrdma") or []:
-        requirement, _, marker = row.partition(";")
-        if re.search(rf"""extra == ['"]{extra}['"]""", marker):
-            wanted.append(requirement.strip())
-    return _pip_install(*wanted)
+    return pip_install("--force-reinstall", "--no-deps", *editable, str(source)), ""
 
 
 def _controller() -> Check:
     missing = [name for name in CONTROLLER if importlib.util.find_spec(name) is None]
-    found = f"missing: {', '.join(missing)}" if missing else "ready"
-    remedy = install_controller() if missing else ""
+    found = f"the extra `controller` is missing: {', '.join(missing)}" if missing else "ready"
+    remedy = install_extra("controller") if missing else ""
     return Check("tables and figures", not missing, found, remedy)
 
 
@@ -168,9 +191,8 @@ def _huge_pages() -> Check:
     if total:
         return Check("huge pages", True, f"{total} reserved")
     note = "optional; repeat it after each boot"
-    return Check(
-        "huge pages", False, "none reserved", f"{_sudo()}sysctl -w vm.nr_hugepages=512", note
-    )
+    remedy = _as_root("sysctl -w vm.nr_hugepages=512")
+    return Check("huge pages", False, "none reserved", remedy, note)
 
 
 def _memlock() -> Check:
@@ -184,7 +206,7 @@ def _memlock() -> Check:
         f"{soft // 1024} KiB",
         # The star in limits.conf excludes root.
         r"printf '* - memlock unlimited\nroot - memlock unlimited\n' | "
-        f"{_sudo()}tee /etc/security/limits.d/pyrdma.conf",
+        + _as_root("tee /etc/security/limits.d/pyrdma.conf"),
         "for real NICs; takes effect at the next login; a service of systemd needs "
         "LimitMEMLOCK=infinity in its unit",
     )
@@ -195,7 +217,7 @@ def _connections(file: Path = Path("/dev/infiniband/rdma_cm")) -> Check:
     name = "connections by address"
     if not file.exists():
         note = "for real NICs, optional"
-        return Check(name, False, f"{file} is missing", f"{_sudo()}modprobe rdma_ucm", note)
+        return Check(name, False, f"{file} is missing", _as_root("modprobe rdma_ucm"), note)
     if not os.access(file, os.R_OK | os.W_OK):
         found = f"this user may not open {file}"
         note = "the package has a rule that opens it"
@@ -211,10 +233,11 @@ def _libraries() -> list[Check]:
         return []  # the fabrics' lines have said why
     found = []
     for name, package, at_build, problem in core.libraries():
-        remedy = _apt_install(package) + (f" && {_build_again()}" if at_build else "")
-        found.append(
-            Check(f"library {name}", not problem, problem or "ready", remedy if problem else "")
-        )
+        remedy = note = ""
+        if problem:
+            build, note = _build_again() if at_build else ("", "")
+            remedy = _joined(_apt_install(package), build)
+        found.append(Check(f"library {name}", not problem, problem or "ready", remedy, note))
     return found
 
 

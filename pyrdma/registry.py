@@ -19,6 +19,7 @@ from pathlib import Path
 from .arguments import shown
 from .errors import Error, InvalidArgument, Unavailable, nearest
 from .experiment import Experiment
+from .extras import lacking_extra
 from .profiles import Profile
 from .trust import distrusted_below
 
@@ -185,7 +186,8 @@ def load(name: str) -> Experiment:
             ) from None
         if missing is not None and not missing.startswith(_PACKAGE):
             raise Unavailable(
-                f"experiment {name} needs the package {missing}; install it with: pip install "
+                lacking_extra(missing)
+                or f"experiment {name} needs the package {missing}; install it with: pip install "
                 f"{missing} ({line_of(error, source(name))})"
             ) from error
         kind = InvalidArgument if isinstance(error, InvalidArgument) else Error

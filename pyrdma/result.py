@@ -206,6 +206,7 @@ class Result:
         return merged
 
     @property
+    @checked
     def frame(self) -> pd.DataFrame:
         """Tidy rows: metric, value, unit, node, thread, then the origin of the numbers."""
         import pandas as pd

@@ -43,8 +43,20 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from pyrdma import __version__
+
+        print(f"pyrdma {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
+    version: Annotated[  # noqa: ARG001 - its callback prints
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version."),
+    ] = False,
     experiments: Annotated[
         Path | None,
         typer.Option(
@@ -89,11 +101,12 @@ def main() -> None:
         terminal.say(f"pyrdma: {error}")
         sys.exit(2 if isinstance(error, InvalidArgument) else 1)
     except ModuleNotFoundError as error:
-        from pyrdma.doctor import CONTROLLER, install_controller
+        from pyrdma.extras import lacking_extra
 
-        if error.name is None or error.name.split(".")[0] not in CONTROLLER:
+        reason = lacking_extra(error.name)
+        if not reason:
             raise
-        terminal.say(f"pyrdma: {error.name} is missing; install it with: {install_controller()}")
+        terminal.say(f"pyrdma: {reason}")
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()

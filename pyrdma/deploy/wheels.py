@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyrdma.errors import Error, Unavailable
+from pyrdma.extras import install_extra
 from pyrdma.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def need(*packages: str) -> None:
         raise Unavailable(f"pip is missing; install it with: {sys.executable} -m ensurepip")
     if missing:
         raise Unavailable(
-            f"{' and '.join(missing)} are missing; install them with: "
-            f"{sys.executable} -m pip install {' '.join(missing)}"
+            f"{' and '.join(missing)} are missing; install pyrdma's extra `deploy` with: "
+            f"{install_extra('deploy')}"
         )
 
 

@@ -11,8 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 from urllib.parse import urlsplit
 
-from pyrdma.doctor import install_extra
 from pyrdma.errors import InvalidArgument, Unavailable
+from pyrdma.extras import install_extra
 
 from .same_code import ExecutorError
 
@@ -89,8 +89,8 @@ def _needed(package: str) -> None:
         importlib.import_module(package)
     except ModuleNotFoundError as error:
         raise Unavailable(
-            f"{package} is missing, which --executor dask needs; install it with: "
-            f"{install_extra('dask')}"
+            f"{package} is missing, which --executor dask needs; install pyrdma's extra `dask` "
+            f"with: {install_extra('dask')}"
         ) from error
 
 

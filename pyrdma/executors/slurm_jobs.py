@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyrdma.arguments import Jobs, checked
-from pyrdma.doctor import install_extra
 from pyrdma.errors import Error, Unavailable
+from pyrdma.extras import install_extra
 from pyrdma.files import DiskFull, disk_error, own_folder, read_regular
 from pyrdma.store import MOST_BYTES
 
@@ -101,8 +101,8 @@ class SlurmJobs(Executor):
             import submitit
         except ModuleNotFoundError as error:
             raise Unavailable(
-                "submitit is missing, which --executor slurm needs; install it with: "
-                f"{install_extra('slurm')}"
+                "submitit is missing, which --executor slurm needs; install pyrdma's extra "
+                f"`slurm` with: {install_extra('slurm')}"
             ) from error
         self._submitit = submitit
         self._most = jobs

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyrdma import Axis, Experiment, InvalidArgument, registry, units
+from pyrdma import __version__ as pyrdma_version
 from pyrdma.experiment import Value
 from pyrdma.profiles import FOLDER, Profile, names
 from pyrdma.runs import Options, execute
@@ -258,8 +259,32 @@ def test_a_missing_package_is_named_with_its_remedy(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
     )
     assert done.returncode == 1
-    assert re.search(r"-m pip install .*'pandas>=[0-9.]+'", done.stderr)
+    assert re.search(r"`controller`.* -m pip install .*'pandas>=[0-9.]+'", done.stderr)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "use", ["rd.figures.new()", "rd.Result().frame", "rd.Result(histograms={'a': []}).latency('a')"]
+)
+def test_python_says_which_extra_has_a_missing_package(use: str) -> None:
+    blocked = "sys.modules.update(pandas=None, hdrh=None, matplotlib=None)"
+    code = f"""
+import sys
+{blocked}
+import pyrdma as rd
+try: {use}
+except rd.Unavailable as error: print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "`controller`" in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    done = pyrdma("--version")
+    assert (done.returncode, done.stdout) == (0, f"pyrdma {pyrdma_version}\n")
 
 
 def test_importing_loads_neither_tables_nor_figures_nor_the_native_module() -> None:

@@ -332,7 +332,7 @@ def test_a_build_that_takes_too_long_ends_with_its_compilers(
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with raises(rd.Unavailable, "nothing_a", "nothing_b", "pip install nothing_a nothing_b"):
+    with raises(rd.Unavailable, "nothing_a", "nothing_b", "`deploy`"):
         wheels.need("pip", "nothing_a", "nothing_b")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", "")

@@ -294,6 +294,7 @@ class Group(PerNode):
         """Let `node` leave in good order: the others deliver what it has sent."""
         self._native.leave(self._node("node", node), timeout_s)
 
+    @checked
     def counters(self) -> DataFrame:
         """Return what the group has done, by node: columns node, counter, value, unit.
 
@@ -330,6 +331,7 @@ class Group(PerNode):
         frame = pd.DataFrame(rows, columns=["member", "sent", "received", "delivered"])
         return frame.astype({"sent": "Int64"})
 
+    @checked
     def batch_sizes(self) -> DataFrame:
         """Return how often a batch had each size: node, subgroup, stage, messages, batches.
 
@@ -344,6 +346,7 @@ class Group(PerNode):
         ]
         return pd.DataFrame(rows, columns=["node", "subgroup", "stage", "messages", "batches"])
 
+    @checked
     def events(self) -> DataFrame:
         """Return the views that the nodes have entered: node, time_ns, view, members."""
         import pandas as pd
