@@ -1,5 +1,6 @@
 """Channels from a script: made, used and misused, in virtual time and over shared memory."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -239,15 +240,19 @@ def test_other_processes_have_channels_for_workloads_only() -> None:
         rd.loco.Barrier(cluster, "bar").wait()
 
 
-@pytest.mark.parametrize(
-    "script", ["barrier_latency.py", "locked_counter.py", "custom_channel/run.py"]
-)
+@pytest.mark.parametrize("script", ["barrier_latency.py", "custom_channel/run.py"])
 def test_the_examples_run(script: str) -> None:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLES / script)], capture_output=True, text=True, timeout=300
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout
+
+
+def test_the_example_of_a_lock_loses_increments_only_without_it() -> None:
+    script = [sys.executable, str(EXAMPLES / "locked_counter.py")]
+    ran = subprocess.run(script, capture_output=True, text=True, timeout=300, check=True)
+    assert [int(number) for number in re.findall(r"\d+", ran.stdout)][:3] == [150, 100, 0]
 
 
 def test_a_parameter_of_one_lock_is_refused_for_another() -> None:
