@@ -28,7 +28,9 @@ The objects
 ``close()`` releases any of them; later calls raise `pyrdma.Unavailable`. A queue pair must be
 closed before its completion queues, its shared receive queue and the address handles of its
 requests, whose ``close()`` raises `pyrdma.InvalidArgument` until then. Objects made in a
-``ProtectionDomain`` outlive it.
+``ProtectionDomain`` outlive it. A queue pair that no variable refers to is destroyed, and the
+requests of its peer then end as ``Status.RETRY_EXCEEDED``: keep both ends as long as they are
+connected.
 
 Errors: `pyrdma.InvalidArgument` for invalid arguments, `pyrdma.Unavailable` for objects of a
 closed cluster or a killed node, `pyrdma.Exhausted` for resources. No misuse from Python crashes

@@ -30,7 +30,9 @@ const char* hint(fabric::Status status) {
              "and the peer must have granted the access: allocate(size, access=LOCAL_WRITE | "
              "REMOTE_WRITE for writes, REMOTE_READ for reads, REMOTE_ATOMIC for atomics)";
     case fabric::Status::kRetryExceeded:
-      return "the peer did not answer: its node has ended or its queue pair was destroyed";
+      return "the peer did not answer: its node has ended, or its queue pair was destroyed. Python "
+             "destroys a queue pair when no variable refers to it any more, so keep the peer's "
+             "object as long as the connection";
     case fabric::Status::kRnrRetryExceeded:
       return "the peer posted no receive";
     default:

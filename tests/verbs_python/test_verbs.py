@@ -181,6 +181,17 @@ def test_a_failed_request_raises_with_its_status_and_a_hint(cluster: rd.Cluster)
     assert done["status"].tolist() == [verbs.Status.FLUSHED]
 
 
+def test_a_peer_that_python_has_destroyed_is_suspected(cluster: rd.Cluster) -> None:
+    here, there = connected(cluster, timeout_us=10, retry_count=1)
+    region = there.region
+    del there  # no variable refers to its queue pair any more
+    gc.collect()
+    here.pair.post([verbs.write(here.region.sge(0, 8), region.remote, wr_id=5)])
+    with raises(rd.CompletionError, "variable") as info:
+        here.queue.poll(timeout_s=WAIT)
+    assert (info.value.status, info.value.wr_id) == ("retry count exceeded", 5)
+
+
 @pytest.mark.parametrize("right", ["REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC"])
 def test_a_region_grants_peers_only_what_it_is_asked(cluster: rd.Cluster, right: str) -> None:
     a, b = connected(cluster)
