@@ -104,7 +104,7 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       "branches"_a = branches, "begun"_a = outcome.begun,
       "begun_under_faults"_a = outcome.begun_under_faults,
       "crashed_after"_a = outcome.crashed_after, "undecided"_a = outcome.undecided,
-      "trace"_a = outcome.trace, "history"_a = outcome.history, "recorded"_a = recorded);
+      "trace"_a = outcome.trace, "histories"_a = outcome.histories, "recorded"_a = recorded);
 }
 
 std::vector<std::string> texts(const std::vector<std::string_view>& views) {

@@ -1,5 +1,6 @@
 #include "check/history_json.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -383,8 +384,11 @@ std::string to_json(const History& history) {
   std::string out;
   append_header(out, history);
   std::size_t index = 0;
+  Time time = 0;
   for (const Event& event : history.events()) {
-    out += "{\"index\":" + std::to_string(index++) + ",\"time\":" + std::to_string(event.time) +
+    // A thread's clock may be behind another's, and a reader refuses times that run backwards.
+    time = std::max(time, event.time);
+    out += "{\"index\":" + std::to_string(index++) + ",\"time\":" + std::to_string(time) +
            ",\"process\":" + std::to_string(event.process) + ",\"type\":\"" +
            to_string(event.type) + "\",\"f\":\"" + to_string(event.f) + '"';
     if (!event.key.is_none()) {

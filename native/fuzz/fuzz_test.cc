@@ -126,7 +126,7 @@ TEST(FuzzJudge, AHistoryThatTheCheckerGivesUpOnIsNotPassed) {
   history.invoke(3, 0, Function::kDeq, {}, {});
   history.complete(4, 0, EventType::kOk, Function::kDeq, {}, Value::integer(kValues));
   Outcome outcome;
-  judge(outcome, history, "queue", 0);
+  judge(outcome, Options(), history, "queue", 0);
   EXPECT_EQ(outcome.undecided, std::vector<std::string>{"queue"});
   EXPECT_TRUE(outcome.violations.empty());
   EXPECT_EQ(outcome.checked, 0U);
@@ -153,8 +153,10 @@ TEST_F(Fuzz, TheCheckerGetsEveryRegister) {
   options.operations = 3000;
   options.history = true;
   const Outcome outcome = run(fabric(), options);
-  const check::ParsedHistory history = check::parse_history(outcome.history);
+  ASSERT_EQ(outcome.histories.size(), 1U);
+  const check::ParsedHistory history = check::parse_history(outcome.histories[0].second);
   ASSERT_TRUE(history.ok()) << history.message();
+  EXPECT_EQ(history.history.header.model, "register");
   const auto& events = history.history.events();
   const auto swaps = std::count_if(events.begin(), events.end(), [](const check::Event& event) {
     return event.type == check::EventType::kInvoke;

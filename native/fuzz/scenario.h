@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "env/faults.h"
@@ -41,7 +42,7 @@ struct Options {
   /// succeeded.
   Time recovery_limit = 50 * kMillisecond;
   bool trace = false;    // keep a readable trace of all nodes
-  bool history = false;  // keep the history that the checkers saw
+  bool history = false;  // keep the histories that the checkers saw
   bool events = false;   // keep a record of every event of the scheduler
 };
 
@@ -66,7 +67,8 @@ struct Outcome {
   std::vector<std::string> undecided;                   // models whose checker gave up
   std::vector<Violation> violations;                    // the first kMostViolations
   std::vector<std::string> trace;
-  std::string history;  // JSON Lines
+  /// With Options::history: the model and the events (JSON Lines) of each history that was judged.
+  std::vector<std::pair<std::string, std::string>> histories;
   std::vector<SimEventRecord> recorded;
 
   /// Adds a violation that was found at `now`.

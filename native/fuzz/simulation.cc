@@ -3,6 +3,7 @@
 #include <string>
 
 #include "check/check.h"
+#include "check/history_json.h"
 
 namespace pyrdma::fuzz {
 
@@ -23,8 +24,15 @@ fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
   return simulation;
 }
 
-void judge(Outcome& outcome, const check::History& history, const char* model, Time now) {
+void judge(Outcome& outcome, const Options& options, const check::History& history,
+           const char* model, Time now) {
   if (history.events().empty()) return;
+  if (options.history) {
+    check::History kept = history;
+    kept.header.seed = options.seed;
+    kept.header.model = model;
+    outcome.histories.emplace_back(model, check::to_json(kept));
+  }
   check::SearchLimits limits;
   limits.configurations = 100'000;
   const check::Verdict verdict = check::check_history(history, model, limits);

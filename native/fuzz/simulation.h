@@ -14,8 +14,9 @@ void draw_end_of_faults(Options& options, Time least, Time range);
 fabric::sim::SimOptions simulation_of(const Options& options, Time slack);
 
 /// Has the checker of `model` judge a history. Adds a violation of the kind `model`, or an entry of
-/// Outcome::undecided if the checker gives up.
-void judge(Outcome& outcome, const check::History& history, const char* model, Time now);
+/// Outcome::undecided if the checker gives up. Keeps the history if the options ask for it.
+void judge(Outcome& outcome, const Options& options, const check::History& history,
+           const char* model, Time now);
 
 /// Fills in the simulator's data on the run that is over.
 void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster);

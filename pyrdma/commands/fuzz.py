@@ -108,7 +108,11 @@ def replay_seed(
         str | None, typer.Option(help="File for the event trace; - for standard output.")
     ] = None,
     history: Annotated[
-        str | None, typer.Option(help="File for the history, as JSON Lines.")
+        str | None,
+        typer.Option(
+            help="File for the history, for 'pyrdma check'. Of a system with several kinds of "
+            "objects it holds a violated kind, and files beside it hold the others."
+        ),
     ] = None,
     expect: Annotated[str | None, typer.Option(help="Fingerprint that the run must have.")] = None,
     minimise: Annotated[bool, typer.Option(help="Search for fewer faults and operations.")] = False,

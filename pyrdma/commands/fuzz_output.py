@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,11 +154,11 @@ def replay_command(
     if trace is not None:
         _write(trace, "".join(line + "\n" for line in found["trace"]))
     if history is not None:
-        _write(history, found["history"])
+        _write_histories(history, options.system, found)
     fingerprint = f"{found['fingerprint']:016x}"
     command = options.replay(seed, found["fingerprint"])
     if as_json:
-        left_out = ("trace", "history", "recorded")
+        left_out = ("trace", "histories", "recorded")
         document: dict[str, Any] = {k: v for k, v in found.items() if k not in left_out}
         print(json.dumps({**document, "fingerprint": fingerprint, "replay": command}, indent=1))
     else:
@@ -180,6 +180,29 @@ def replay_command(
     for model in found["undecided"]:
         print(f"undecided: the checker of {model} gave up on the history")
     return 1 if found["violations"] or found["undecided"] else 0
+
+
+def _write_histories(path: str, system: str, found: Mapping[str, Any]) -> None:
+    """Write the judged histories: a violated one, or else the first, as `path`, others beside it.
+
+    The header of each names its model, so that ``pyrdma check`` needs no option.
+    """
+    bad = {*found["undecided"], *(kind for kind, _ in found["violations"])}
+    histories = sorted(found["histories"], key=lambda pair: pair[0] not in bad)
+    if not histories:
+        raise InvalidArgument(
+            f"--history {path}: {system} has no history for 'pyrdma check' from this seed; leave "
+            "--history out"
+        )
+    (model, text), *others = histories
+    _write(path, text)
+    if path == "-":
+        return
+    print(f"{path}: a history for the model {model}", file=sys.stderr)
+    for model, text in others:
+        beside = Path(path).with_stem(f"{Path(path).stem}-{model}")
+        _write(str(beside), text)
+        print(f"{beside}: for the model {model}", file=sys.stderr)
 
 
 def _write(path: str, text: str) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from pyrdma import faults
+from pyrdma import check, faults
 from pyrdma import fuzz as fuzzing
+from pyrdma.commands import fuzz_output
 from pyrdma.errors import InvalidArgument
 from tests.errors import raises, unnamed
 
@@ -232,7 +233,40 @@ def test_trace_and_history(tmp_path: Path) -> None:
     ended = command(*words[1:], "--trace", str(trace), "--history", str(history))
     assert ended.returncode == 0, ended.stderr
     assert " ns  node " in trace.read_text()
-    assert command("check", str(history)).returncode == 0
+    checked = command("check", str(history))
+    assert checked.returncode == 0, checked.stderr
+    assert "register" in checked.stdout
+
+
+def test_every_history_names_the_model_that_judged_it() -> None:
+    models = set()
+    for system in fuzzing.systems():
+        options = fuzzing.Options(system=system["name"], nodes=5, operations=300)
+        for seed in (3, 4):  # with a thread whose clock is behind another's
+            found = fuzzing.run(options, seed, history=True)
+            verdicts = [(model, check.check(text.encode())) for model, text in found["histories"]]
+            assert all(verdict.ok and verdict.model == model for model, verdict in verdicts)
+            assert sum(verdict.operations for _, verdict in verdicts) <= found["checked"]
+            models |= {model for model, _ in verdicts}
+        assert not fuzzing.run(options, seed)["histories"], "nobody asked for them"
+    assert models == {"register", "counter", "fifo", "mutex", "barrier", "kv", "multicast"}
+
+
+def test_a_violated_history_goes_to_the_named_file_and_others_beside_it(tmp_path: Path) -> None:
+    found = {
+        "histories": [("counter", "c"), ("kv", "k"), ("fifo", "f")],
+        "violations": [("kv", "a stale read")],
+        "undecided": [],
+    }
+    fuzz_output._write_histories(str(tmp_path / "h.jsonl"), "a", found)
+    written = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert written == {"h.jsonl": "k", "h-counter.jsonl": "c", "h-fifo.jsonl": "f"}
+
+
+def test_a_system_without_histories_is_named() -> None:
+    found: dict[str, list[object]] = {"histories": [], "violations": [], "undecided": []}
+    with raises(InvalidArgument, "h.jsonl", "some_system", "--history"):
+        fuzz_output._write_histories("h.jsonl", "some_system", found)
 
 
 @pytest.mark.parametrize(

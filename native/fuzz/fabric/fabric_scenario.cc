@@ -1,7 +1,6 @@
 #include "fuzz/fabric/fabric_scenario.h"
 
 #include "base/error.h"
-#include "check/history_json.h"
 #include "check/linearizability.h"
 #include "fuzz/fabric/node.h"
 #include "fuzz/fabric/word_history.h"
@@ -44,11 +43,9 @@ Outcome run_fabric(const Options& wanted) {
                     std::string(error.what()).substr(0, 120) + "; not done:" + world.unfinished());
   }
   world.check_words();
-  check::History history = history_of(world.words);
-  history.header.seed = options.seed;
-  judge(outcome, history, "register", cluster.now());
+  const check::History history = history_of(world.words);
+  judge(outcome, options, history, "register", cluster.now());
   world.check_memory();
-  if (options.history) outcome.history = check::to_json(history);
   fill_outcome(outcome, cluster);
   return outcome;
 }

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "base/error.h"
-#include "check/history_json.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/loco/fuzz/node.h"
@@ -88,11 +87,6 @@ fuzz::Outcome run_channels(const fuzz::Options& wanted, bool locks_alone) {
     world.violation("liveness", std::string(error.what()).substr(0, 200));
   }
   world.check();
-  if (options.history) {
-    check::History all = check::History::merge(world.logs);
-    all.header.seed = options.seed;
-    outcome.history = check::to_json(all);
-  }
   fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "check/history_json.h"
 #include "fuzz/fault_phase.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
@@ -331,14 +330,10 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   } catch (const Error& error) {
     outcome.report("liveness", cluster.now(), std::string(error.what()).substr(0, 200));
   }
-  fuzz::judge(outcome, world.history, "kv", cluster.now());
+  fuzz::judge(outcome, options, world.history, "kv", cluster.now());
   if (const std::optional<Key> key = world.places.unequal())
     outcome.report("indices", cluster.now(),
                    "the nodes have different places of key " + std::to_string(*key));
-  if (options.history) {
-    world.history.header.seed = options.seed;
-    outcome.history = check::to_json(world.history);
-  }
   fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }

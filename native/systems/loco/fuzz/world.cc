@@ -37,7 +37,7 @@ void World::check() {
                                                                 {Log::kBarriers, "barrier"},
                                                                 {Log::kStore, "kv"}}};
   for (const auto& [which, model] : kModels)
-    fuzz::judge(outcome, log(which), model, cluster->now());
+    fuzz::judge(outcome, options, log(which), model, cluster->now());
   for (const Failure& failure : failures) {
     const std::vector<NodeId>& blamed = failure.error.nodes();
     const bool right = std::ranges::any_of(

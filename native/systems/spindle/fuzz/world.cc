@@ -212,7 +212,7 @@ bool World::is_complete() const {
 }
 
 void World::check() {
-  fuzz::judge(outcome, history, "multicast", cluster->now());
+  fuzz::judge(outcome, options, history, "multicast", cluster->now());
   for (const auto& [id, members] : views) {
     const auto after = views.find(id + 1);
     if (after == views.end()) continue;

@@ -330,7 +330,7 @@ std::string World::describe() const {
 
 void World::check() {
   outcome.info += open_.size();
-  if (!may_forget) fuzz::judge(outcome, history, "kv", cluster->now());
+  if (!may_forget) fuzz::judge(outcome, options, history, "kv", cluster->now());
 }
 
 }  // namespace pyrdma::tailwind::scenario

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "check/history_json.h"
 #include "fuzz/simulation.h"
 #include "systems/krcore/race/fuzz/audit.h"
 
@@ -240,11 +239,7 @@ void World::check() {
   outcome.info += open_.size();
   check::History history;
   for (const check::Event& event : events_) history.append(event);
-  fuzz::judge(outcome, history, "kv", cluster->now());
-  if (options.history) {
-    history.header.seed = options.seed;
-    outcome.history = check::to_json(history);
-  }
+  fuzz::judge(outcome, options, history, "kv", cluster->now());
 }
 
 }  // namespace pyrdma::krcore::race::scenario
