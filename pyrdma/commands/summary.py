@@ -15,7 +15,7 @@ from .predictions import predictions
 __all__ = ["by_paper", "lines"]
 
 _WIDTH = 98
-_MOST_NAMED = 12  # missed claims of a paper, and its figures; more of them are counted
+_MOST_NAMED = 12  # missed claims; more of them are counted only
 _COLUMNS = {name: name for name in claims.VERDICTS} | {claims.NOT_ROBUST: "not robust"}
 _NEXT = (
     ("pyrdma claims --missed", "the missed claims; --show ID has the reason of one"),
@@ -43,25 +43,20 @@ def lines(out: str | Path = "results", fabric: str = "sim") -> Iterator[str]:
 
 
 def _figures(out: Path) -> Iterator[str]:
-    """Name experiments that have figures, by paper and by the figures' fabrics."""
-    fabrics: dict[str, list[str]] = {}
+    """Count the figures by paper and fabric, and say where they are."""
+    drawn: Counter[tuple[str, str]] = Counter()
     for name in registry.ids():
         end = Path(name).name
         paths = [p for n in (end, f"{end}-host=*") for p in (out / name).glob(f"*/{n}.png")]
-        found = sorted({path.parent.name for path in paths})
-        if found:
-            fabrics[name] = found
-    drawn = sum(len(found) for found in fabrics.values())
-    yield f"Figures: {drawn}, as PNG and PDF. They are PAPER/NAME/FABRIC/NAME.png in"
+        paper = name.partition("/")[0]
+        drawn.update((paper, fabric) for fabric in {path.parent.name for path in paths})
+    yield f"Figures: {drawn.total()}, as PNG and PDF. They are PAPER/NAME/FABRIC/NAME.png in"
     yield f"  {out}"
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, found in fabrics.items():
-        paper, _, figure = name.partition("/")
-        groups.setdefault((paper, *found), []).append(figure)
-    for (paper, *found), names in sorted(groups.items()):
-        more = len(names) - _MOST_NAMED
-        words = [*names[:_MOST_NAMED], *f"and {more} more".split()] if more > 0 else names
-        yield from _listed(f"{paper:8} ({', '.join(found)})", words)
+    by_fabric: dict[str, list[str]] = {}
+    for (paper, fabric), count in sorted(drawn.items()):
+        by_fabric.setdefault(fabric, []).append(f"{paper} {count}")
+    for fabric, counts in sorted(by_fabric.items()):
+        yield from _listed(f"{fabric:8}", ", ".join(counts).split())
 
 
 def by_paper(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
@@ -84,19 +79,13 @@ def by_paper(verdicts: Sequence[Verdict], fabric: str) -> Iterator[str]:
         yield from _listed(f"{sum(left.values())} more wait for their experiments:", counts.split())
 
 
-def _misses(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Name the missed claims. A missed calibration claim without a reason is a wrong profile."""
-    for role in ("calibration", "validation"):
-        missed = [v for v in verdicts if v.verdict == "missed" and v.role == role]
-        if missed:
-            yield f"Missed, {role}"
-        for paper in sorted({v.paper for v in missed}):
-            names = [v.claim.partition("/")[2] for v in missed if v.paper == paper]
-            if len(names) > _MOST_NAMED:
-                names = f"{len(names)}; pyrdma claims {paper} --sweeps lists them".split()
-            else:
-                names = sorted(names)
-            yield from _listed(f"{paper:8}", names)
+def _misses(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Name the missed claims if they are few, and in any case those that show a wrong profile."""
+    if wrong := [v.claim for v in verdicts if v.is_wrong_profile]:
+        yield from _listed("missed calibration; correct the profile:", wrong)
+    missed = [v.claim for v in verdicts if v.verdict == "missed" and not v.is_wrong_profile]
+    if 0 < len(missed) <= _MOST_NAMED:
+        yield from _listed("missed:", sorted(missed))
 
 
 def _listed(label: str, words: Iterable[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -26,24 +27,37 @@ def test_a_full_folder_fits_on_a_screen(tmp_path: Path, monkeypatch: pytest.Monk
             folder = tmp_path / name / fabric
             folder.mkdir(parents=True)
             (folder / f"{Path(name).name}.png").touch()
-    missed = [verdict_of(name, "missed") for name in list(claims.load())[::38]]
-    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: missed)
+    verdicts = [
+        verdict_of(name, "missed", role, reason="no experiment" if name.endswith("1") else "")
+        for name in claims.load()
+        for role in ("calibration", "validation")
+    ]
+    verdicts = [
+        replace(v, kind=kind, miss_has_reason=True)
+        for v, kind in zip(
+            verdicts, cycle(["absolute", "crossover", "rank", "ratio", "trend"]), strict=False
+        )
+    ]
+    monkeypatch.setattr(claims, "evaluate", lambda *_, **__: verdicts)
     lines = list(summary.lines(tmp_path))
     assert len(lines) <= 40
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
-    text = "\n".join(lines)
-    count = Counter(verdict.paper for verdict in missed)
-    assert max(count.values()) > 12 > min(count.values())
-    for verdict in missed:
-        assert (verdict.claim.partition("/")[2] in text) == (count[verdict.paper] <= 12)
-    assert all(f"{n}; pyrdma claims {paper}" in text for paper, n in count.items() if n > 12)
+    assert str(tmp_path) in "\n".join(lines)
     figures = Counter(name.partition("/")[0] for name in registry.ids())
-    assert max(figures.values()) > 12 > min(figures.values())
-    for name in registry.ids():
-        assert Path(name).name in text or figures[name.partition("/")[0]] > 12
-    words = " ".join(text.split())  # a line may end within the count
-    assert all(f"and {n - 12} more" in words for n in figures.values() if n > 12)
-    assert str(tmp_path) in text
+    for fabric in ("sim", "shm"):
+        [row] = [line for line in lines if line.split()[:1] == [fabric]]
+        assert all(f"{paper} {count}" in row for paper, count in figures.items())
+
+
+def test_few_missed_claims_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"loco/claim_{n}" for n in range(13)]
+    wrong = verdict_of("loco/profile", "missed", role="calibration")
+    for count in (12, 13):
+        missed = [wrong, *(verdict_of(name, "missed") for name in names[:count])]
+        monkeypatch.setattr(claims, "evaluate", lambda *_, found=missed, **__: found)
+        text = "\n".join(summary.lines(tmp_path))
+        assert ("loco/claim_1" in text) == (count == 12)
+        assert "loco/profile" in text, "whose profile must be corrected"
 
 
 def test_claims_are_counted_by_paper_role_and_verdict(
@@ -61,7 +75,8 @@ def test_claims_are_counted_by_paper_role_and_verdict(
     rows = [line.split() for line in summary.lines(tmp_path)]
     assert ["loco", "validation", "1", "0", "2", "0", "1", "0"] in rows
     assert ["erpc", "calibration", "1", "0", "0", "0", "0", "0"] in rows
-    assert rows.index(["erpc", "wrong_profile"]) < rows.index(["loco", "three"]), "by role"
+    assert any(row[-1:] == ["erpc/wrong_profile"] for row in rows)
+    assert ["missed:", "loco/three"] in rows
     assert any({"erpc", "1"} <= {*row} and "calibration" not in row for row in rows), "one waits"
 
 
