@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
+from . import timeline as timelines
 from ._native import native
 from ._workload import Parameters
 from .arguments import Between, FilePath, Seconds, Seed, checked, shown, whole
@@ -276,6 +277,49 @@ class SimulatedCluster(InProcess):
             variance=variance,
         )
         super().__init__(nodes, seed, cluster)
+        self._timeline = timelines.begin(cluster)
+
+    @checked
+    def timeline(
+        self,
+        path: FilePath,
+        window: str = "",
+        limit: timelines.Limit = timelines.LIMIT,
+    ) -> timelines.Timeline:
+        """Record what happens from now on, as a file that Perfetto and chrome://tracing open.
+
+        The end of its context, or of the cluster, writes the file::
+
+            with cluster.timeline("out.json.gz", window="10us-20us"):
+                cluster.run(load, duration_s=0.001)
+
+        A node is a process, with a row for each thread and for each stage of its NIC. A request is
+        a flow from its post to the poll of its completion. Faults are marks.
+
+        Parameters
+        ----------
+        path
+            The file, compressed if its name ends in ``.gz``.
+        window
+            Virtual time to record: ``10us-20us``, ``10us-``, ``-20us``, in ns, us, ms or s; or all.
+        limit
+            The most events to record. The first ones stay; the file says how many are left out.
+
+        Raises
+        ------
+        InvalidArgument
+            The window is wrong, or a timeline is being recorded already.
+        Error
+            The file cannot be written.
+        """
+        self._timeline = timelines.Timeline(timelines.Options(path, window, limit), self._open)
+        return self._timeline
+
+    def close(self) -> None:
+        """Free the native cluster. Arrays keep their memory. Idempotent."""
+        if self._timeline is not None and self._native is not None:
+            self._timeline.close()
+        super().close()
 
     @property
     def now_ns(self) -> int:

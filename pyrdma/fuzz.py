@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from . import provenance
+from . import timeline as timelines
 from ._native import native
 from .arguments import Between, Count, Jobs, Seed, checked, shown
 from .errors import InvalidArgument
@@ -106,8 +107,12 @@ def run(
     trace: bool = False,
     history: bool = False,
     events: bool = False,
+    timeline: timelines.Options | None = None,
 ) -> dict[str, Any]:
-    """Run one seed; return counters, events and ``violations`` as pairs of kind and text."""
+    """Run one seed; return counters, events and ``violations`` as pairs of kind and text.
+
+    With `timeline` the file of a timeline is written, too; see `SimulatedCluster.timeline`.
+    """
     core: Any = native()
     values = _profile_values(options.profile)
     found: dict[str, Any] = core.fuzz.run(
@@ -125,7 +130,10 @@ def run(
         trace=trace,
         history=history,
         events=events,
+        timeline=None if timeline is None else timeline.range_ps(),
     )
+    if timeline is not None:
+        timelines.write(Path(timeline.path), found["timeline"])
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import timeline as timelines
 from .arguments import check, shown
 from .errors import InvalidArgument, Unavailable
 from .experiment import Experiment, Point
@@ -40,6 +41,8 @@ class Options:
         Measure points again that are already measured.
     fleet
         The hosts that hold the nodes; None: nodes are on this machine.
+    timeline
+        Measure the first point alone, and record the timeline of its clusters.
     """
 
     out: Path = Path("results")
@@ -52,6 +55,7 @@ class Options:
     jobs: int | None = None
     fresh: bool = False
     fleet: Fleet | None = None
+    timeline: timelines.Options | None = None
 
 
 def points_of(experiment: Experiment, options: Options) -> list[Point]:

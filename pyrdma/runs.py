@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import captions, claims, executors, figures, provenance, registry, results
+from . import timeline as timelines
 from .arguments import FilePath, Jobs, Repetitions, Seed, checked, shown
 from .data import Data, NotEvaluated
 from .errors import Error, HostLost, InvalidArgument
@@ -23,7 +24,7 @@ from .files import own_folder, write_atomically, write_json
 from .hosts.fleet import Fleet
 from .hosts.table import HostTable
 from .options import Options, points_of
-from .points import Outcome, place_of
+from .points import Outcome, describe, place_of
 from .profiles import Profile
 from .result import SCHEMA, Value, write_histograms, write_table
 from .store import Measurement, read_point
@@ -48,6 +49,8 @@ class Report:
     intervals
         File with the median of each metric at each point, and its interval; None if no point has
         several seeds or repetitions.
+    timelines
+        Lines about the files of the timelines.
     """
 
     experiment: str
@@ -59,6 +62,7 @@ class Report:
     note: str = ""
     points: int = 0
     intervals: Path | None = None
+    timelines: Sequence[str] = ()
 
 
 Progress = Callable[[int, int, str], None]
@@ -194,6 +198,14 @@ def execute(
     started = provenance.now()
     points = points_of(experiment, options)
     overrides = points[0].overrides
+    recorder = None
+    if options.timeline is not None:
+        if fabric != "sim":
+            raise InvalidArgument(f"a timeline needs fabric 'sim', not {fabric!r}")
+        executor = recorder = timelines.Recorder(options.timeline)
+        head = "timeline" if len(points) == 1 else f"timeline of the first of {len(points)} points"
+        head += f" ({describe(points[0])})" if points[0].params else ""
+        points = points[:1]
     sweep = Sweep(name, experiment, points, options.out, fleet)
     place = place_of(fabric, fleet)
     folder = folder_of(options.out, experiment, place)
@@ -203,7 +215,7 @@ def execute(
             executor=executor,
             jobs=options.jobs,
             repetitions=options.repetitions,
-            fresh=options.fresh,
+            fresh=options.fresh or recorder is not None,
             report=progress,
         )
     except HostLost as error:
@@ -245,9 +257,17 @@ def execute(
         },
     )
     tables = results.tables(options.out, experiment.id, place)
-    measured = [m for stored in tables.values() for m in stored]
-    export_tables(measured, folder)
-    report = Report(experiment.id, folder, outcome, [], intervals=_intervals(measured, folder))
+    everything = [m for stored in tables.values() for m in stored]
+    export_tables(everything, folder)
+    lines = [] if recorder is None else [f"{head}: {each}" for each in recorder.timelines]
+    report = Report(
+        experiment.id,
+        folder,
+        outcome,
+        [],
+        intervals=_intervals(everything, folder),
+        timelines=lines,
+    )
     if len(outcome.failed) + len(outcome.skipped) == len(outcome.tasks):
         return replace(report, figure_skipped="nothing was measured")
     declared = points_of_figure(experiment, fabric, options.profile, overrides)

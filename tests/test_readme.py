@@ -27,7 +27,7 @@ def run(folder: Path, *words: str) -> str:
     SCRIPTS,
     ids=[
         *("cluster", "verbs", "programs", "channels", "load", "calls", "multicast", "members"),
-        *("dds", "store", "store_load", "connections", "faults"),
+        *("dds", "store", "store_load", "connections", "faults", "timeline"),
     ],
 )
 def test_script_runs(script: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ namespace py = pybind11;
 
 using namespace py::literals;
 using Ranges = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+using TimelineRange = std::tuple<Picos, Picos, std::uint64_t>;
 
 /// Returns the kinds that the user named.
 std::vector<Fault> asked_of(const std::optional<std::map<std::string, double>>& given,
@@ -60,7 +61,8 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
                   const std::optional<std::map<std::string, double>>& faults,
                   const std::optional<std::vector<std::string>>& kinds,
                   const std::optional<Ranges>& kept, const std::string& mutation,
-                  const std::string& preset, bool trace, bool history, bool events) {
+                  const std::string& preset, bool trace, bool history, bool events,
+                  const std::optional<TimelineRange>& timeline) {
   fuzz::Outcome outcome;
   fuzz::Options options;
   {
@@ -77,6 +79,10 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
     options.trace = trace;
     options.history = history;
     options.events = events;
+    if (timeline) {
+      const auto& [from, to, most_events] = *timeline;
+      options.timeline = {from, to, most_events};
+    }
     if (kept) {
       options.kept.emplace();
       for (const auto& [first, last] : *kept) options.kept->push_back({first, last});
@@ -104,7 +110,8 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       "branches"_a = branches, "begun"_a = outcome.begun,
       "begun_under_faults"_a = outcome.begun_under_faults,
       "crashed_after"_a = outcome.crashed_after, "undecided"_a = outcome.undecided,
-      "trace"_a = outcome.trace, "histories"_a = outcome.histories, "recorded"_a = recorded);
+      "trace"_a = outcome.trace, "histories"_a = outcome.histories, "recorded"_a = recorded,
+      "timeline"_a = outcome.timeline);
 }
 
 std::vector<std::string> texts(const std::vector<std::string_view>& views) {
@@ -140,6 +147,7 @@ void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios
                   py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
                   py::arg("mutation") = "", py::arg("preset") = "", py::arg("trace") = false,
                   py::arg("history") = false, py::arg("events") = false,
+                  py::arg("timeline") = py::none(),
                   "Run one seed; return counters, events and violations.");
 }
 

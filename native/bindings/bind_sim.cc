@@ -133,10 +133,23 @@ py::dict network_counters(SimSession& self) {
   return py::dict("node"_a = tier(c.node), "uplink"_a = tier(c.uplink), "spine"_a = tier(c.spine));
 }
 
+void write_timeline(const Timeline& timeline, const py::function& write) {
+  timeline.write(
+      [&write](std::string_view piece) { write(py::bytes(piece.data(), piece.size())); });
+}
+
 }  // namespace
 
 void bind_sim(py::module_& module) {
   py::module_ sim_module = module.def_submodule("sim", "Clusters in virtual time.");
+  py::class_<Timeline, std::shared_ptr<Timeline>>(sim_module, "Timeline", "A recorded timeline.")
+      .def_property_readonly("events", &Timeline::events, "Number of recorded events.")
+      .def_property_readonly("left_out", &Timeline::left_out,
+                             "Number of events of the window beyond the limit.")
+      .def_property_readonly("complete_until_ps", &Timeline::complete_until,
+                             "Time of the first event that was left out.")
+      .def("write", &write_timeline, py::arg("write"),
+           "Calls write(bytes) for each piece of the file.");
   sim_module.def("parameters", &parameters,
                  "Every parameter of a profile: name, unit, min, max, meaning.");
   sim_module.def("faults", &faults,
@@ -160,6 +173,17 @@ void bind_sim(py::module_& module) {
           "fingerprint",
           [](SimSession& s) { return s.call([&] { return s.cluster().fingerprint(); }); },
           "Hash of the times and order of all events; equal for equal runs.")
+      .def(
+          "start_timeline",
+          [](SimSession& s, Picos from, Picos to, std::uint64_t most_events) {
+            s.call([&] { s.cluster().start_timeline({from, to, most_events}); });
+          },
+          py::arg("from_ps"), py::arg("to_ps"), py::arg("most_events"),
+          "Records a timeline from now on.")
+      .def(
+          "stop_timeline",
+          [](SimSession& s) { return s.call([&] { return s.cluster().stop_timeline(); }); },
+          "Ends the recording and returns the timeline.")
       .def("counters", &counters, py::arg("node"), py::arg("device") = 0,
            "Counters of a NIC of the node.")
       .def("network_counters", &network_counters, "Counters of the switches' queues by tier.")

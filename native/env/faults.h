@@ -8,10 +8,12 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -152,16 +154,26 @@ class FaultStream {
     if (thresholds_[at] == 0 || healed_) [[likely]]
       return false;
     if (streams_[at]() > thresholds_[at]) return false;
-    ++counters_.fired[at];
+    count_fired(fault);
     return true;
   }
   /// Draws how long the fault lasts, in nanoseconds.
   Time duration(Fault fault);
   /// Returns the kind's own stream, for its further draws.
   Rng& stream(Fault fault) { return streams_[static_cast<std::size_t>(fault)]; }
-  void count_fired(Fault fault) { ++counters_.fired[static_cast<std::size_t>(fault)]; }
+  void count_fired(Fault fault) {
+    ++counters_.fired[static_cast<std::size_t>(fault)];
+    if (listener_) listener_(fault, false);
+  }
   /// Counts that the fault had its effect.
-  void reach(Fault fault) { ++counters_.reached[static_cast<std::size_t>(fault)]; }
+  void reach(Fault fault) {
+    ++counters_.reached[static_cast<std::size_t>(fault)];
+    if (listener_) listener_(fault, true);
+  }
+  /// Calls `listener` with each fault that fires or, if true, has its effect.
+  void listen(std::function<void(Fault, bool reached)> listener) {
+    listener_ = std::move(listener);
+  }
   const FaultOptions& options() const { return options_; }
   void heal() { healed_ = true; }
   bool healed() const { return healed_; }
@@ -174,6 +186,7 @@ class FaultStream {
   FaultCounters& counters_;
   std::array<std::uint64_t, kFaults> thresholds_{};
   std::vector<Rng> streams_;
+  std::function<void(Fault, bool)> listener_;
   bool healed_ = false;
 };
 

@@ -2,6 +2,7 @@
 // effects are checked. The same options and seed give the same run, bit for bit.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,6 +45,7 @@ struct Options {
   bool trace = false;    // keep a readable trace of all nodes
   bool history = false;  // keep the histories that the checkers saw
   bool events = false;   // keep a record of every event of the scheduler
+  std::optional<TimelineOptions> timeline;
 };
 
 struct Violation {
@@ -70,6 +72,7 @@ struct Outcome {
   /// With Options::history: the model and the events (JSON Lines) of each history that was judged.
   std::vector<std::pair<std::string, std::string>> histories;
   std::vector<SimEventRecord> recorded;
+  std::shared_ptr<Timeline> timeline;  // null without Options::timeline
 
   /// Adds a violation that was found at `now`.
   void report(std::string_view kind, Time now, const std::string& text);

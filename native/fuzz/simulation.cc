@@ -20,6 +20,8 @@ fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
   simulation.seed = options.seed;
   simulation.memory = options.memory;
   simulation.faults = options.faults;
+  simulation.trace = options.trace;
+  simulation.timeline = options.timeline;
   simulation.time_limit = options.faults.heal_at + slack;
   return simulation;
 }
@@ -51,6 +53,7 @@ void fill_outcome(Outcome& outcome, fabric::sim::SimCluster& cluster) {
   outcome.faults = cluster.fault_counters();
   outcome.branches = cluster.branches();
   outcome.trace = cluster.trace();
+  outcome.timeline = cluster.stop_timeline();
 }
 
 }  // namespace pyrdma::fuzz

@@ -19,5 +19,6 @@ def run(
     trace: bool = ...,
     history: bool = ...,
     events: bool = ...,
+    timeline: tuple[int, int, int] | None = ...,
 ) -> dict[str, Any]:
     """Run one seed; return counters, events and violations."""

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import Cluster as _Cluster
@@ -11,6 +11,15 @@ def faults() -> list[dict[str, Any]]:
 
 def random_faults(seed: int, probability: float = ...) -> dict[str, float]:
     """Draw the random subset of faults for a seed; return the rates of the drawn faults."""
+
+class Timeline:
+    @property
+    def events(self) -> int: ...
+    @property
+    def left_out(self) -> int: ...
+    @property
+    def complete_until_ps(self) -> int: ...
+    def write(self, write: Callable[[bytes], object]) -> None: ...
 
 class Cluster(_Cluster):
     """A simulated cluster."""
@@ -38,6 +47,8 @@ class Cluster(_Cluster):
     def fingerprint(self) -> int:
         """Hash of the times and order of all events; equal for equal runs."""
 
+    def start_timeline(self, from_ps: int, to_ps: int, most_events: int) -> None: ...
+    def stop_timeline(self) -> Timeline: ...
     def counters(self, node: int, device: int = ...) -> dict[str, int]:
         """Counters of a NIC of the node."""
 

@@ -12,7 +12,7 @@ import typer
 
 from pyrdma.errors import Error, InvalidArgument
 
-from . import terminal
+from . import terminal, timelines
 from .hosts import Hosts, Inventory
 from .settable import RunCommand, about
 from .terminal import Json, Out
@@ -142,6 +142,9 @@ def run_experiments(
             "tls://HOST:PORT of a Dask scheduler, or slurm."
         ),
     ] = "processes",
+    timeline: timelines.File = None,
+    timeline_window: timelines.Window = "",
+    timeline_limit: timelines.Limit = timelines.LIMIT,
 ) -> None:
     """Measure experiments; write tables, figures and provenance to OUT/<id>/<fabric>/.
 
@@ -164,11 +167,16 @@ def run_experiments(
         settings=_settings(setting or []),
         jobs=jobs,
         fresh=fresh,
+        timeline=timelines.options_of(timeline, timeline_window, timeline_limit),
     )
     if hosts is not None and inventory is None:
         raise InvalidArgument(f"--hosts {hosts!r} chooses from an inventory; give --inventory FILE")
     chosen = registry.find(names)
     alone, tables = len(chosen) == 1, len(chosen) <= _MOST_TABLES
+    if timeline is not None and not alone:
+        raise InvalidArgument(
+            f"--timeline records one experiment, and these are {len(chosen)}; name one"
+        )
     with ExitStack() as stack:
         if inventory is not None:
             from pyrdma.hosts.fleet import Fleet
@@ -336,6 +344,8 @@ def _show(report: Report) -> None:
     if outcome.reused:
         done = f"{outcome.reused} points already measured, {outcome.measured} new"
     print(f"{report.experiment}: {done}; in {report.folder}")
+    for line in report.timelines:
+        print(f"  {line}")
     _show_figures(report)
     if report.intervals is not None:
         print(f"  {report.intervals}: medians over seeds and repetitions, with intervals of 95 %")

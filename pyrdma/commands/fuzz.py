@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from . import terminal
+from . import terminal, timelines
 from .terminal import Json, Out
 
 __all__ = ["register"]
@@ -114,6 +114,9 @@ def replay_seed(
             "objects it holds a violated kind, and files beside it hold the others."
         ),
     ] = None,
+    timeline: timelines.File = None,
+    timeline_window: timelines.Window = "",
+    timeline_limit: timelines.Limit = timelines.LIMIT,
     expect: Annotated[str | None, typer.Option(help="Fingerprint that the run must have.")] = None,
     minimise: Annotated[bool, typer.Option(help="Search for fewer faults and operations.")] = False,
     as_json: Json = False,
@@ -127,4 +130,7 @@ def replay_seed(
     options = options_of(
         system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation, preset
     )
-    raise typer.Exit(replay_command(options, seed, trace, history, expect, minimise, as_json))
+    recorded = timelines.options_of(timeline, timeline_window, timeline_limit)
+    raise typer.Exit(
+        replay_command(options, seed, trace, history, recorded, expect, minimise, as_json)
+    )

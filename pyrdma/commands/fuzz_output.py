@@ -10,6 +10,8 @@ from typing import Any
 
 from pyrdma import fuzz as fuzzing
 from pyrdma.errors import InvalidArgument
+from pyrdma.timeline import Options as Timelines
+from pyrdma.timeline import line
 
 __all__ = ["fuzz_command", "options_of", "replay_command"]
 
@@ -142,6 +144,7 @@ def replay_command(
     seed: int,
     trace: str | None,
     history: str | None,
+    timeline: Timelines | None,
     expect: str | None,
     smaller: bool,
     as_json: bool,
@@ -150,7 +153,9 @@ def replay_command(
     if smaller:
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
         options, _ = fuzzing.minimise(options, seed, say)
-    found = fuzzing.run(options, seed, trace=trace is not None, history=history is not None)
+    found = fuzzing.run(
+        options, seed, trace=trace is not None, history=history is not None, timeline=timeline
+    )
     if trace is not None:
         _write(trace, "".join(line + "\n" for line in found["trace"]))
     if history is not None:
@@ -158,7 +163,7 @@ def replay_command(
     fingerprint = f"{found['fingerprint']:016x}"
     command = options.replay(seed, found["fingerprint"])
     if as_json:
-        left_out = ("trace", "histories", "recorded")
+        left_out = ("trace", "histories", "recorded", "timeline")
         document: dict[str, Any] = {k: v for k, v in found.items() if k not in left_out}
         print(json.dumps({**document, "fingerprint": fingerprint, "replay": command}, indent=1))
     else:
@@ -166,6 +171,8 @@ def replay_command(
             f"seed {seed}: fingerprint {fingerprint}, {found['events']} events, "
             f"{found['virtual_ns']} ns, faults: {' '.join(found['kinds']) or 'none'}"
         )
+        if timeline is not None:
+            print(f"timeline: {line(timeline.path, found['timeline'])}")
         for kind, text in found["violations"]:
             print(f"{kind}: {text}")
         if smaller:

@@ -19,6 +19,7 @@ from pyrdma import (
     fuzz,
     result,
     systems,
+    timeline,
     units,
     verbs,
     workload,
@@ -164,6 +165,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         w.cluster.slow_down,
         {"node": 0, "shift": 1, "duration_s": 0.1},
     ),
+    "cluster.SimulatedCluster.timeline": lambda w: (
+        w.cluster.timeline,
+        {"path": w.folder / "t.json", "window": "1us-2us", "limit": 10},
+    ),
     "cluster_base.ClusterBase.devices_of": lambda w: (w.threads.devices_of, {"node": 0}),
     "cluster_base.ClusterBase.kill": lambda w: (w.threads.kill, {"node": 0}),
     "cluster_base.ClusterBase.pause": lambda w: (w.threads.pause, {"node": 0, "duration_s": 0.1}),
@@ -304,9 +309,10 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"options": _OPTIONS, "seed": 1, "progress": lambda _: None},
     ),
     "fuzz.parse_ranges": lambda _: (fuzz.parse_ranges, {"text": "3,5-9"}),
-    "fuzz.run": lambda _: (
+    "fuzz.run": lambda w: (
         fuzz.run,
-        {"options": _OPTIONS, "seed": 1, "trace": False, "history": False, "events": False},
+        {"options": _OPTIONS, "seed": 1, "trace": False, "history": False, "events": False}
+        | {"timeline": timeline.Options(w.folder / "t.json")},
     ),
     "processes.ProcessCluster.incarnation": lambda w: (w.processes.incarnation, {"node": 0}),
     "processes.ProcessCluster.kill": lambda w: (w.processes.kill, {"node": 0}),

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "env/sim/timeline.h"
 
 namespace pyrdma {
 
@@ -27,6 +28,8 @@ void SimDeadline::fire(Picos now) {
 
 // Runs events, on the stack that calls it, until a thread is due; returns that thread.
 SimThread& SimScheduler::next_thread() {
+  if (timeline_ != nullptr) [[unlikely]]
+    timeline_->waits(*current_);
   in_event_ = true;
   for (;;) {
     if (queue_.empty()) {
@@ -57,6 +60,8 @@ SimThread& SimScheduler::next_thread() {
         if (thread.core != nullptr && thread.core->next_tick <= thread.clock) [[unlikely]]
           take_ticks(thread, false);
         in_event_ = false;
+        if (timeline_ != nullptr) [[unlikely]]
+          timeline_->resumes(thread);
         return thread;
       }
     } else {
@@ -67,7 +72,19 @@ SimThread& SimScheduler::next_thread() {
   external_.wake_time = kNever;
   external_.wake_ticket = 0;
   external_.clock = std::max(external_.clock, now_);
+  if (timeline_ != nullptr) [[unlikely]]
+    timeline_->resumes(external_);
   return external_;
+}
+
+void SimScheduler::start_timeline(Timeline& timeline) {
+  timeline_ = &timeline;
+  timeline.resumes(*current_);
+}
+
+void SimScheduler::stop_timeline() {
+  timeline_->waits(*current_);
+  timeline_ = nullptr;
 }
 
 void SimScheduler::record(const SimEvent& event) {

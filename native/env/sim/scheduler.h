@@ -69,6 +69,7 @@ struct SimDeadline final : SimEvent {
 };
 
 class SimScheduler;
+class Timeline;
 
 /// The record of one event. Two runs diverge at the first event whose records differ.
 struct SimEventRecord {
@@ -209,6 +210,11 @@ class SimScheduler {
   std::uint64_t events() const { return events_; }
   /// Adds every further event to `*into`, which outlives them; null stops the recording.
   void record_events(std::vector<SimEventRecord>* into) { recorded_ = into; }
+  /// Null when no timeline is recorded.
+  Timeline* timeline() const { return timeline_; }
+  /// Records all threads from now on. The caller is the external thread.
+  void start_timeline(Timeline& timeline);
+  void stop_timeline();
   bool is_external() const { return current_ == &external_; }
 
  private:
@@ -240,6 +246,7 @@ class SimScheduler {
   SimThread external_{*this};
   SimThread* current_ = &external_;
   Fiber* left_ = nullptr;
+  Timeline* timeline_ = nullptr;
   bool in_event_ = false;
   // Work of the running thread that the external stack is to run, and whether it runs now.
   const FunctionRef<void()>* guest_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "env/sim/sim_storage.h"
+#include "env/sim/timeline.h"
 
 namespace pyrdma {
 namespace {
@@ -130,7 +131,11 @@ Env* SimEnv::enter_model(const CpuScope& step) {
     const double other = scheduler_.running().remote ? all - there : there;
     time += shared * cpu.numa_hop * other / all;
   }
+  const Picos from = scheduler_.clock();
   charge_time(time);
+  if (Timeline* timeline = scheduler_.timeline()) [[unlikely]]
+    timeline->slice(timeline->place_of(scheduler_.running()), from, scheduler_.clock(),
+                    {.name = step.name.data()});
   // The rate of preemptions is per step of a coarser kind, about two of these.
   if (faults_ != nullptr && (++steps_ & 1) == 0) [[unlikely]]
     maybe_preempt();

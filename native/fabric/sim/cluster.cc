@@ -73,6 +73,7 @@ struct SimCluster::State {
   }
   SimOptions options;
   SimCpuCosts costs;
+  std::shared_ptr<Timeline> timeline;
   SimScheduler scheduler;
   std::vector<std::string> trace_lines;
   BranchCounts branches;
@@ -114,9 +115,11 @@ SimCluster::SimCluster(SimOptions options) {
         s.scheduler, node, s.options.nodes, s.options.cores_per_node, s.options.seed, s.costs,
         to_picos(s.options.profile.cpu_context_switch_ns),
         to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines, s.branches));
+    s.envs.back()->trace().enable(s.options.trace);
     if (s.options.variance)
       SimScheduler::start_timers(s.envs.back()->threads(), timer_ticks(s.options, node));
   }
+  if (s.options.timeline) start_timeline(*s.options.timeline);
   const std::uint32_t ports = s.options.nodes * s.options.devices_per_node;
   for (std::uint32_t port = 0; port < ports; ++port) {
     SimEnv& env = *s.envs[port % s.options.nodes];
@@ -205,6 +208,7 @@ void SimCluster::kill(NodeId node, Crash crash) {
     dying.disk().save();
   }
   dying.disk().crash(crash == Crash::kHost);
+  fabric.mark(node, "killed");
   state_->scheduler.resume(dying.threads());
   state_->scheduler.kill(dying.threads());
 }
@@ -235,6 +239,7 @@ void SimCluster::restart(NodeId node) {
     if (!thread->finished) return s.driver->restart_later(node, kPicosPerMicro);
   env.threads().killed = false;
   env.restarted();
+  s.fabric.mark(node, "restarted");
   for (std::uint32_t device = 0; device < s.fabric.devices; ++device)
     s.fabric.nic(node, device).revive();
   if (s.program != nullptr) s.start(env);
@@ -247,7 +252,9 @@ void SimCluster::restart(NodeId node) {
 void SimCluster::pause(NodeId node, Time duration) {
   env(node);
   State& s = *state_;
-  s.scheduler.pause(s.envs[node]->threads(), s.scheduler.clock() + to_picos(duration));
+  const Picos until = s.scheduler.clock() + to_picos(duration);
+  s.fabric.mark(node, Fault::pause, until);
+  s.scheduler.pause(s.envs[node]->threads(), until);
 }
 
 void SimCluster::slow_down(NodeId node, std::uint32_t shift, Time duration) {
@@ -255,7 +262,9 @@ void SimCluster::slow_down(NodeId node, std::uint32_t shift, Time duration) {
   if (shift > 20)
     throw Error(ErrorCode::kInvalidArgument,
                 "slow_down by 2^" + std::to_string(shift) + "; give a shift of at most 20");
-  state_->driver->slow_down(node, shift, state_->scheduler.clock() + to_picos(duration));
+  const Picos until = state_->scheduler.clock() + to_picos(duration);
+  state_->fabric.mark(node, Fault::slow_node, until);
+  state_->driver->slow_down(node, shift, until);
 }
 
 void SimCluster::fail_device(NodeId node, std::uint32_t device, Time duration) {
@@ -265,15 +274,18 @@ void SimCluster::fail_device(NodeId node, std::uint32_t device, Time duration) {
     throw Error(ErrorCode::kInvalidArgument, "device is " + std::to_string(device) + "; node " +
                                                  std::to_string(node) + " has devices 0 to " +
                                                  std::to_string(s.fabric.devices - 1));
+  const Picos until = s.scheduler.clock() + to_picos(duration);
   s.fabric.count_fired(Fault::nic_failure);
-  s.fabric.nic(node, device).fail_until(s.scheduler.clock() + to_picos(duration));
+  s.fabric.mark(node, Fault::nic_failure, until);
+  s.fabric.nic(node, device).fail_until(until);
 }
 
 void SimCluster::block(NodeId from, NodeId to, Time duration) {
   env(from);
   env(to);
-  state_->fabric.reachability.block(from, to, Fault::partition_one_way,
-                                    state_->scheduler.clock() + to_picos(duration));
+  const Picos until = state_->scheduler.clock() + to_picos(duration);
+  state_->fabric.mark(Fabric::kManyNodes, Fault::partition_one_way, until);
+  state_->fabric.reachability.block(from, to, Fault::partition_one_way, until);
 }
 
 bool SimCluster::faults_are_on() const { return state_->driver->is_on(); }
@@ -293,6 +305,28 @@ std::uint64_t SimCluster::fingerprint() const { return state_->scheduler.fingerp
 void SimCluster::record_events(std::vector<SimEventRecord>* into) {
   state_->scheduler.record_events(into);
 }
+
+void SimCluster::start_timeline(const TimelineOptions& options) {
+  State& s = *state_;
+  if (s.scheduler.timeline() != nullptr)
+    throw Error(ErrorCode::kInvalidArgument,
+                "a timeline of this cluster is being recorded; end it before the next one begins");
+  std::vector<const SimNodeThreads*> threads;
+  for (const auto& env : s.envs) threads.push_back(&env->threads());
+  s.timeline = std::make_shared<Timeline>(options, threads, s.options.devices_per_node);
+  s.scheduler.start_timeline(*s.timeline);
+  for (const auto& nic : s.fabric.nics) nic->set_timeline(s.timeline.get());
+}
+
+std::shared_ptr<Timeline> SimCluster::stop_timeline() {
+  State& s = *state_;
+  if (s.scheduler.timeline() == nullptr) return nullptr;
+  s.scheduler.stop_timeline();
+  for (const auto& nic : s.fabric.nics) nic->set_timeline(nullptr);
+  s.timeline->finish();
+  return std::exchange(s.timeline, nullptr);
+}
+
 NicCounters SimCluster::counters(NodeId node, std::uint32_t device) const {
   return state_->fabric.nics.at(std::size_t{device} * nodes() + node)->counters();
 }

@@ -2,12 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "env/env.h"
 #include "env/faults.h"
+#include "env/sim/timeline.h"
 #include "fabric/sim/memory_model.h"
 #include "fabric/sim/profile.h"
 
@@ -27,6 +29,8 @@ struct SimOptions {
   MemoryModel memory = MemoryModel::strong();
   FaultOptions faults;
   bool variance = false;  // seeded differences of PCIe, DRAM and timer interrupts (see jitter.h)
+  bool trace = false;     // enables the Env::trace() of every node
+  std::optional<TimelineOptions> timeline;  // begins a timeline at once
 };
 
 /// The way in which a node ends. Its threads unwind; its queue pairs and registered memory are
@@ -131,6 +135,11 @@ class SimCluster {
   std::uint64_t fingerprint() const;
   /// Appends every further event to `*into`. `*into` outlives the cluster.
   void record_events(std::vector<SimEventRecord>* into);
+  /// Records a timeline from now on. Throws Error(kInvalidArgument) when one is recorded already.
+  /// The caller of the simulation calls both, between its other calls.
+  void start_timeline(const TimelineOptions& options);
+  /// Ends the recording. Returns null when nothing is recorded.
+  std::shared_ptr<Timeline> stop_timeline();
   NicCounters counters(NodeId node, std::uint32_t device = 0) const;
   const NetworkCounters& network_counters() const;
   const std::vector<std::string>& trace() const;  // lines of the enabled Env::trace()s

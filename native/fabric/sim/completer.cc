@@ -42,8 +42,8 @@ void Completer::response_arrives(Message& message, Picos now) {
   Picos& last_completion = qp.completer.last_completion_;
   const Picos received = nic_.ingress.receive(message, now);
   if (received == kNever) return nic_.retransmitter.lost(message, now, false);
-  const Picos time = engine_time(message) + request_time(message);
-  const Picos served = nic_.requester.serve_response(now, received, time << nic_.slow());
+  const Picos time = (engine_time(message) + request_time(message)) << nic_.slow();
+  const Picos served = nic_.requester.serve_response(now, received, time);
   Picos due =
       std::max({now, cross_pcie(message, now, served) + message.placement, last_completion});
   NicFaults* faults = nic_.faults();
@@ -53,6 +53,7 @@ void Completer::response_arrives(Message& message, Picos now) {
   }
   due += nic_.weak_memory.land_early(message);
   last_completion = due;
+  nic_.record(TimelineRow::kCompleter, message, served - time, due);
   message.stage = Message::Stage::kResponseCompletes;
   if (due > now)
     nic_.fabric().scheduler.schedule(message, due);
@@ -128,7 +129,7 @@ void Completer::response_completes(Message& message, Picos now) {
     return nic_.release(message);
   }
   const bool data_back = qp.sends[sequence].needs_data_back();
-  if (!data_back && !qp.placements.empty()) nic_.fabric().count_reached(Fault::late_placement);
+  if (!data_back && !qp.placements.empty()) nic_.count_reached(Fault::late_placement);
   if (data_back && message.chunk.length > 0 && !nic_.dma.scatter(message, ~0ULL)) {
     qp.fail(sequence, Status::kLocalProtection);
     return nic_.release(message);
@@ -172,7 +173,7 @@ void Completer::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Pico
 void Completer::local_completes(Message& message, Picos /*now*/) {
   QueuePairCore& qp = *message.initiator;
   if (!is_void(nic_, message) && qp.retransmit.is_current(message.header.epoch)) {
-    if (!qp.placements.empty()) nic_.fabric().count_reached(Fault::late_placement);
+    if (!qp.placements.empty()) nic_.count_reached(Fault::late_placement);
     finish(qp, message.header.sequence);
   }
   nic_.release(message);

@@ -15,11 +15,12 @@ SimCompletionQueue::SimCompletionQueue(Nic& nic, std::uint32_t entries)
 SimCompletionQueue::~SimCompletionQueue() {
   for (; head_ != tail_; ++head_)
     if (QueuePairCore* qp = at(head_).qp) drop_reference(qp);
+  if (nic_.timeline() != nullptr) nic_.timeline()->forget_deliveries(this);
   nic_.control.destroy_queue();
 }
 
-void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
-                              std::uint64_t retire) {
+void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
+                              const Message* delivers) {
   if (overrun_) return;
   NicFaults* faults = nic_.faults();
   const bool forced = faults != nullptr && faults->stream.fire(Fault::cq_overrun);
@@ -32,6 +33,8 @@ void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp,
     grow();
   at(tail_++) = {completion, qp, retire};
   if (qp != nullptr) ++qp->references;
+  if (delivers != nullptr && nic_.timeline() != nullptr) [[unlikely]]
+    record_delivery(*delivers);
   nic_.fabric().scheduler.notify(watch_);
   nic_.touch();
 }
@@ -42,10 +45,35 @@ void SimCompletionQueue::grow() {
   ring_ = std::move(wider);
 }
 
+void SimCompletionQueue::record_delivery(const Message& message) {
+  nic_.timeline()->deliver(this, tail_ - 1, Nic::describe(message).request);
+}
+
+// The thread has `taken` other completions in this poll. The time of each is charged behind it.
+void SimCompletionQueue::record(std::uint64_t position, std::size_t taken) {
+  Timeline& timeline = *nic_.timeline();
+  SimScheduler& scheduler = nic_.fabric().scheduler;
+  const SimThread& thread = scheduler.running();
+  const Entry& entry = at(position);
+  const Completion& done = entry.completion;
+  TimelineRequest request = timeline.take_delivery(this, position);
+  if (entry.qp != nullptr) request = {entry.qp->nic.port(), entry.qp->number, entry.retire - 1};
+  const Picos time = nic_.times().poll << thread.slow_shift;
+  const Picos from = scheduler.clock() + static_cast<Picos>(taken) * time;
+  const bool failed = done.status != Status::kSuccess;
+  timeline.slice(timeline.place_of(thread), from, from + time,
+                 {.name = failed ? to_string(done.status) : to_string(done.opcode),
+                  .request = request,
+                  .bytes = done.byte_count,
+                  .part = TimelineWhat::Part::kPoll});
+}
+
 std::size_t SimCompletionQueue::poll(std::span<Completion> out) {
   std::size_t count = 0;
   if (!overrun_) {
     while (count < out.size() && head_ != tail_) {
+      if (nic_.timeline() != nullptr) [[unlikely]]
+        record(head_, count);
       Entry& entry = at(head_++);
       out[count++] = entry.completion;
       if (entry.qp == nullptr) continue;
@@ -59,6 +87,7 @@ std::size_t SimCompletionQueue::poll(std::span<Completion> out) {
 }
 
 void SimCompletionQueue::purge(const QueuePairCore& qp) {
+  if (nic_.timeline() != nullptr) nic_.timeline()->forget_deliveries(this);
   std::uint64_t kept = head_;
   for (std::uint64_t i = head_; i != tail_; ++i) {
     Entry& entry = at(i);

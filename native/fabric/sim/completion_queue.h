@@ -11,6 +11,7 @@ namespace pyrdma::fabric::sim {
 
 class Nic;
 class QueuePairCore;
+struct Message;
 
 class SimCompletionQueue final : public CompletionQueue {
  public:
@@ -22,8 +23,9 @@ class SimCompletionQueue final : public CompletionQueue {
   const Nic& nic() const { return nic_; }
 
   /// Adds a completion. If `qp` is not null, polling the completion gives the slots of the send
-  /// queue before `retire` back.
-  void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire);
+  /// queue before `retire` back. `delivers` is the message of a receive, or null.
+  void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
+            const Message* delivers = nullptr);
   /// Forgets the completions of a destroyed queue pair.
   void purge(const QueuePairCore& qp);
 
@@ -36,6 +38,8 @@ class SimCompletionQueue final : public CompletionQueue {
   // A thousand queues of 64 Ki entries each would take 4 GiB, and few of them are ever in use.
   static constexpr std::uint32_t kFirstEntries = 64;
   void grow();
+  [[gnu::cold, gnu::noinline]] void record(std::uint64_t position, std::size_t taken);
+  [[gnu::cold, gnu::noinline]] void record_delivery(const Message& message);
   Entry& at(std::uint64_t i) { return ring_[i & (ring_.size() - 1)]; }
   Nic& nic_;
   std::uint32_t entries_;

@@ -148,6 +148,8 @@ void FaultDriver::open_at(Fault fault, std::uint32_t port, Picos until) {
   NicFaults& faults = *nic.faults();
   SimEnv& env = nic.env();
   const Picos now = fabric_.scheduler.clock();
+  fabric_.mark(fault == Fault::pause_storm ? Fabric::kManyNodes : node, fault,
+               fault == Fault::clock_jump ? now : until);
   const auto extend = [until](Picos& open) { open = std::max(open, until); };
   switch (fault) {
     case Fault::loss_burst:
@@ -197,6 +199,7 @@ void FaultDriver::open_at(Fault fault, std::uint32_t port, Picos until) {
 
 // Opens a window of a fault that blocks ways between nodes.
 void FaultDriver::open_ways(Fault fault, Picos until) {
+  fabric_.mark(Fabric::kManyNodes, fault, until);
   Reachability& ways = fabric_.reachability;
   Rng& rng = stream_.stream(fault);
   const NodeId a = any_node(fault), b = any_node(fault);
@@ -215,6 +218,7 @@ void FaultDriver::open_ways(Fault fault, Picos until) {
 void FaultDriver::crash(Fault fault, NodeId node, Picos until) {
   if (envs_[node]->threads().killed) return;
   stream_.reach(fault);
+  fabric_.mark(node, fault, until);
   restart_later(node, until - fabric_.scheduler.clock());
   cluster_.kill(node, crash_of(fault));
 }
@@ -255,6 +259,7 @@ void FaultDriver::set_speed(NodeId node) {
 void FaultDriver::heal() {
   begun_ = true;  // faults that were held back never begin
   stream_.heal();
+  fabric_.mark(Fabric::kManyNodes, "all faults end");
   fabric_.reachability.heal();
   fabric_.nic_has_failed = false;
   for (NodeId node = 0; node < options_.nodes; ++node) {

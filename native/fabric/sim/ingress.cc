@@ -8,6 +8,7 @@ namespace pyrdma::fabric::sim {
 
 Picos Ingress::receive(Message& message, Picos now) {
   Picos arrival = now - message.lead;
+  const Picos first = arrival;
   if (message.sender != &nic_) {
     if (message.dropped) return drop();
     NicFaults* faults = nic_.faults();
@@ -24,8 +25,19 @@ Picos Ingress::receive(Message& message, Picos now) {
     nic_.counters().ecn_marked += message.ecn_marked;
   }
   const NicTimes& t = nic_.times();
-  return pipeline_.serve_packets(now, arrival + t.rx_latency, message.packets,
-                                 t.rx_packet << nic_.slow());
+  const Picos received = pipeline_.serve_packets(now, arrival + t.rx_latency, message.packets,
+                                                 t.rx_packet << nic_.slow());
+  if (nic_.timeline() != nullptr) [[unlikely]]
+    record(message, first, arrival, received);
+  return received;
+}
+
+// The message's last byte was due at the port at `first`, and has passed it at `passed`.
+void Ingress::record(const Message& message, Picos first, Picos passed, Picos received) {
+  if (message.sender != &nic_)
+    nic_.record(TimelineRow::kPort, message, first - nic_.fabric().network.hop(), passed);
+  const Picos packet = nic_.times().rx_packet << nic_.slow();
+  nic_.record(TimelineRow::kReceiver, message, received - message.packets * packet, received);
 }
 
 void Ingress::receive_control(std::uint32_t packets) {

@@ -24,6 +24,8 @@ class Ingress {
 
  private:
   Picos drop();
+  [[gnu::cold, gnu::noinline]] void record(const Message& message, Picos first, Picos passed,
+                                           Picos received);
   Nic& nic_;
   Server pipeline_;
 };

@@ -91,10 +91,63 @@ void Nic::write_trace(const char* what, const Message& message, Picos now) {
   env_.trace().event(now / kPicosPerNano, what, details);
 }
 
+TimelineWhat Nic::describe(const Message& message) {
+  const QueuePairCore& qp = *message.initiator;
+  const bool response = message.is_response() || (message.stage < Message::Stage::kRequestArrives &&
+                                                  message.owner == &qp.nic);
+  return {.name = to_string(message.header.opcode),
+          .request = {qp.nic.port(), qp.number, message.header.sequence},
+          .bytes = message.header.total,
+          .part = response ? TimelineWhat::Part::kResponse : TimelineWhat::Part::kPlain};
+}
+
+void Nic::write_slice(TimelineRow row, const Message& message, Picos from, Picos to) {
+  timeline()->slice(place(row), from, to, describe(message));
+}
+
+void Nic::write_mark(TimelineRow row, const char* what, const Message& message, Picos now) {
+  TimelineWhat says = describe(message);
+  says.name = what;
+  says.part = TimelineWhat::Part::kPlain;
+  timeline()->mark(place(row), now, says);
+}
+
+// ---- faults ----
+
+void Fabric::mark(std::uint32_t node, const char* what, Picos until) const {
+  const bool many = node == kManyNodes;
+  Trace& trace = nic(many ? 0 : node, 0).env().trace();
+  const Picos now = scheduler.clock();
+  if (trace.enabled()) {
+    std::string details = what;
+    if (until > now) details += " until " + std::to_string(until / kPicosPerNano) + " ns";
+    trace.event(now / kPicosPerNano, many ? "fault of several nodes" : "fault", details);
+  }
+  if (Timeline* timeline = scheduler.timeline()) {
+    const TimelinePlace place{many ? TimelineRow::kCluster : TimelineRow::kFaults, many ? 0 : node};
+    if (until > now)
+      timeline->slice(place, now, until, {.name = what});
+    else
+      timeline->mark(place, now, {.name = what});
+  }
+}
+
+void Nic::count_reached(Fault fault) {
+  ++fabric_.fault_counters.reached[static_cast<std::size_t>(fault)];
+  hear(fault, true);
+}
+
+// A fault of the kind kDraw has its effect once, about when it fires. Others have effects later.
+void Nic::hear(Fault fault, bool reached) {
+  const FaultInfo& info = fault_info(fault);
+  if (reached != (info.draw == FaultDraw::kDraw)) fabric_.mark(node_, info.key.data());
+}
+
 // ---- the life of the node ----
 
 void Nic::set_faults(std::unique_ptr<NicFaults> faults) {
   faults_ = std::move(faults);
+  faults_->stream.listen([this](Fault fault, bool reached) { hear(fault, reached); });
   if (device() == 0) env_.set_faults(&faults_->stream);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "env/sim/sim_env.h"
+#include "env/sim/timeline.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/completer.h"
 #include "fabric/sim/context_cache.h"
@@ -79,7 +80,13 @@ struct Fabric {
   Nic& nic_of(const QpAddress& address) const;
   FaultCounters fault_counters;
   void count_fired(Fault fault) { ++fault_counters.fired[static_cast<std::size_t>(fault)]; }
-  void count_reached(Fault fault) { ++fault_counters.reached[static_cast<std::size_t>(fault)]; }
+  /// Tells the trace and the timeline, as far as they are enabled, of a fault at a node. The fault
+  /// happens now, or lasts until `until`. `what` is a literal.
+  void mark(std::uint32_t node, const char* what, Picos until = 0) const;
+  void mark(std::uint32_t node, Fault fault, Picos until) const {
+    mark(node, fault_info(fault).key.data(), until);
+  }
+  static constexpr std::uint32_t kManyNodes = ~0U;
   std::vector<PlacementQueue*> placing;  // the queues that hold bytes back
   Reachability reachability;
   bool nic_has_failed = false;       // since the last heal()
@@ -125,6 +132,24 @@ class alignas(64) Nic final {
     if (env_.trace().enabled()) [[unlikely]]
       write_trace(what, message, now);
   }
+  /// Null when no timeline is recorded.
+  Timeline* timeline() const { return timeline_; }
+  /// Each NIC has the pointer, because most steps of a request look at it.
+  void set_timeline(Timeline* timeline) { timeline_ = timeline; }
+  TimelinePlace place(TimelineRow row) const { return {row, port_}; }
+  /// Records how long a stage of this NIC, or the port towards it, worked on the message.
+  void record(TimelineRow row, const Message& message, Picos from, Picos to) {
+    if (timeline() != nullptr) [[unlikely]]
+      write_slice(row, message, from, to);
+  }
+  static TimelineWhat describe(const Message& message);
+  /// Records that something happened to the message.
+  void mark(TimelineRow row, const char* what, const Message& message, Picos now) {
+    if (timeline() != nullptr) [[unlikely]]
+      write_mark(row, what, message, now);
+  }
+  /// Counts that a fault had its effect at this NIC.
+  void count_reached(Fault fault);
 
   bool dead() const { return dead_; }
   /// Crashes the NIC. With `torn`, the node's memory is saved, together with a part of the bytes
@@ -149,8 +174,14 @@ class alignas(64) Nic final {
 
  private:
   [[gnu::cold]] void write_trace(const char* what, const Message& message, Picos now);
+  [[gnu::cold, gnu::noinline]] void write_slice(TimelineRow row, const Message& message, Picos from,
+                                                Picos to);
+  [[gnu::cold, gnu::noinline]] void write_mark(TimelineRow row, const char* what,
+                                               const Message& message, Picos now);
+  void hear(Fault fault, bool reached);
   Fabric& fabric_;
   std::uint32_t port_, node_;
+  Timeline* timeline_ = fabric_.scheduler.timeline();
   Picos failed_until_ = 0;
   std::uint32_t slow_ = 0;
   bool dead_ = false;

@@ -35,7 +35,7 @@ Fault PacketFaults::cut_off(const Nic& sender, Picos now) const {
 bool PacketFaults::meddle_with(Message& message, Picos now) {
   const Fault why = cut_off(*message.sender, now);
   if (why != Fault::kCount) {
-    nic_.fabric().count_reached(why);
+    nic_.count_reached(why);
     nic_.retransmitter.lost(message, now, false);
     return true;
   }

@@ -59,6 +59,29 @@ Picos SimQueuePair::ring(std::span<const WorkRequest> requests) {
   return carried ? rung : nic_.pcie.read(0, rung, count * Pcie::kRequestBytes) + t.dma_read;
 }
 
+// The requests of a post share its time.
+void SimQueuePair::record(std::span<const WorkRequest> posted, std::size_t asked) const {
+  Timeline& timeline = *nic_.timeline();
+  const SimScheduler& scheduler = nic_.fabric().scheduler;
+  const NicTimes& t = nic_.times();
+  const auto count = static_cast<Picos>(asked);
+  const SimThread& thread = nic_.fabric().scheduler.running();
+  const Picos time = (t.post + t.post_request * count) << thread.slow_shift;
+  Picos from = scheduler.clock() - time;
+  const TimelinePlace place = timeline.place_of(thread);
+  std::uint64_t sequence = core_->sends.posted() - posted.size();
+  for (const WorkRequest& request : posted) {
+    const Picos to = from + time / count;
+    timeline.slice(place, from, to,
+                   {.name = to_string(request.opcode),
+                    .request = {nic_.port(), core_->number, sequence},
+                    .bytes = core_->sends[sequence].length,
+                    .part = TimelineWhat::Part::kPost});
+    ++sequence;
+    from = to;
+  }
+}
+
 PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
   QueuePairCore& qp = *core_;
   nic_.charge_post(requests.size());
@@ -76,6 +99,8 @@ PostResult SimQueuePair::post(std::span<const WorkRequest> requests) {
     ++result.accepted;
   }
   if (result.accepted == 0) return result;
+  if (nic_.timeline() != nullptr) [[unlikely]]
+    record(requests.first(result.accepted), requests.size());
   ++nic_.counters().doorbells;
   if (qp.state != QpState::kReadyToSend)
     qp.flush_sends();

@@ -102,6 +102,8 @@ class SimQueuePair final : public QueuePair {
  private:
   inline PostError why_not(const WorkRequest& request) const;
   inline Picos ring(std::span<const WorkRequest> requests);
+  [[gnu::cold, gnu::noinline]] void record(std::span<const WorkRequest> posted,
+                                           std::size_t asked) const;
   void connect_to(const QpAddress* peer);
   Nic& nic_;
   std::unique_ptr<QueuePairCore> core_;

@@ -115,7 +115,7 @@ void Receiver::complete(const Message& message, QueuePairCore& target, std::uint
     if (message.ecn_marked && target.nic.fabric().network.shows_marks())
       completion.flags |= kCongested;
   }
-  target.receiver.completions().push(completion, nullptr, 0);
+  target.receiver.completions().push(completion, nullptr, 0, &message);
 }
 
 void Receiver::fail(QueuePairCore& target, Status status) {

@@ -159,11 +159,13 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   Message& message = make_message(qp);
   const bool by_dma = !entry.needs_data_back() && load_payload(message, qp);
   if (by_dma) cost += t.payload_fetch;
-  const Picos begin = engine_.serve(now, now, cost << nic_.slow());
+  cost <<= nic_.slow();
+  const Picos begin = engine_.serve(now, now, cost);
   Picos ready = begin;
   if (first) ready = nic_.contexts.load(qp, now, pace(qp, entry, begin));
   ready = by_dma ? nic_.dma.fetch(message, now, ready) : ready + t.tx_latency;
   nic_.trace("sends", message, begin);
+  nic_.record(TimelineRow::kRequester, message, begin - cost, ready);
   const Chunk chunk = message.chunk;
   const Picos left = nic_.transmitter.send_request(message, now, begin, ready);
   if (chunk.last)

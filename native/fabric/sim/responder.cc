@@ -139,11 +139,13 @@ void Responder::request_arrives(Message& message, Picos now) {
     const bool later_packets_tell = qp.requester.has_sent_behind(message.header.sequence);
     return nic_.retransmitter.lost(message, now, later_packets_tell);
   }
-  const Picos served = engine_.serve(now, received, engine_time(message) << nic_.slow());
+  const Picos time = engine_time(message) << nic_.slow();
+  const Picos served = engine_.serve(now, received, time);
   const Picos crossed = cross_pcie(message, now, load_contexts(message, now, served));
   Picos due = std::max({now, crossed + message.placement, last_execution});
   if (idle && message.header.opcode == Opcode::kRead) due += nic_.weak_memory.sample_early(message);
   last_execution = due;
+  nic_.record(TimelineRow::kResponder, message, served - time, due);
   message.stage = Message::Stage::kRequestExecutes;
   if (due > now)
     nic_.fabric().scheduler.schedule(message, due);
@@ -194,6 +196,7 @@ void Responder::request_executes(Message& message, Picos now) {
   const Status status = execute(message, *target, now, duplicate);
   if (status == Status::kRnrRetryExceeded) {  // a retry is scheduled
     nic_.trace("is not ready for", message, now);
+    nic_.mark(TimelineRow::kResponder, "receiver not ready", message, now);
     return nic_.release(message);
   }
   message.status = status;

@@ -21,6 +21,7 @@ void RetransmitState::fire(Picos now) {
 }
 
 void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
+  nic_.mark(TimelineRow::kReceiver, "lost", message, now);
   QueuePairCore& qp = *message.initiator;
   RetransmitState& state = qp.retransmit;
   const std::uint64_t sequence = message.header.sequence;
@@ -115,6 +116,9 @@ void Retransmitter::retry(QueuePairCore& qp, Picos now) {
     qp.retransmit.epoch_from_ = from;
     qp.responder.repeat_message();
     nic_.counters().retransmitted += qp.requester.repeat_from(from);
+    if (Timeline* timeline = nic_.timeline()) [[unlikely]]
+      timeline->mark(nic_.place(TimelineRow::kRequester), now,
+                     {.name = "sends again", .request = {nic_.port(), qp.number, from}});
   }
   nic_.requester.activate(qp, now);
 }

@@ -37,6 +37,12 @@ inline bool Transmitter::begin_crossing(const Nic& receiver, Message& message, P
   return true;
 }
 
+void Transmitter::record(const Nic& receiver, const Message& message, Picos left) {
+  if (&receiver == &nic_) return;  // does not leave the NIC
+  const Picos wire = nic_.fabric().network.wire_time(message.wire_bytes);
+  nic_.record(TimelineRow::kLink, message, left - wire, left);
+}
+
 Picos Transmitter::send_request(Message& message, Picos now, Picos begin, Picos ready) {
   Nic& target = *message.owner;
   ++nic_.counters().packets;
@@ -44,6 +50,8 @@ Picos Transmitter::send_request(Message& message, Picos now, Picos begin, Picos 
   message.stage = Message::Stage::kRequestArrives;
   message.sender = &nic_;
   const Picos left = leave(message.initiator->requester, target, message, now, begin, ready);
+  if (nic_.timeline() != nullptr) [[unlikely]]
+    record(target, message, left);
   if (!begin_crossing(target, message, left))
     target.responder.expect(message, arrival(target, left));
   return left;
@@ -57,6 +65,8 @@ void Transmitter::send_response(Message& message, Picos now, Picos ready) {
   message.owner = &initiator;
   message.meddled = message.ecn_marked = false;
   const Picos left = leave(message.initiator->responses, initiator, message, now, ready, ready);
+  if (nic_.timeline() != nullptr) [[unlikely]]
+    record(initiator, message, left);
   if (!begin_crossing(initiator, message, left))
     initiator.completer.expect(message, arrival(initiator, left), now);
 }
@@ -95,6 +105,8 @@ void Transmitter::cross_racks(Message& message, Picos now) {
   const std::uint32_t link = at_rack ? path.up : path.down;
   const Network::PortResult port = network.enter_link(link, now, message.wire_bytes);
   const Picos next = now + port.delay + network.hop();
+  if (Timeline* timeline = nic_.timeline()) [[unlikely]]
+    timeline->slice({TimelineRow::kRackLink, link}, now, next, Nic::describe(message));
   if (port.dropped) {  // the receiver or a timer notices the gap when the message would arrive
     message.dropped = true;
     return arrive(message, next + (at_rack ? 2 : 1) * network.hop(), now);

@@ -45,6 +45,7 @@ class Transmitter {
   template <class State>
   Picos leave(State& state, const Nic& receiver, const Message& message, Picos now, Picos begin,
               Picos ready);
+  [[gnu::cold, gnu::noinline]] void record(const Nic& receiver, const Message& message, Picos left);
   Picos arrival(const Nic& receiver, Picos left) const;
   bool begin_crossing(const Nic& receiver, Message& message, Picos left);
   void arrive(Message& message, Picos arrival, Picos now);

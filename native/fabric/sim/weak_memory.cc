@@ -27,7 +27,7 @@ bool WeakMemory::gather_late(Message& message) {
   const std::uint64_t mask = draws_.below(2) == 0 ? ~0ULL : draws_();
   message.chunk.has_payload = qp.nic.dma.gather(message, mask);
   nic_.fabric().count_fired(Fault::late_source);
-  if (message.chunk.has_payload) nic_.fabric().count_reached(Fault::late_source);
+  if (message.chunk.has_payload) nic_.count_reached(Fault::late_source);
   return true;
 }
 
@@ -49,8 +49,7 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
     return;
   }
   const bool ordered = orders_writes_ && (region.access & kRelaxedOrdering) == 0;
-  if (!orders_writes_ && !qp.placements.empty())
-    nic_.fabric().count_reached(Fault::placement_reorder);
+  if (!orders_writes_ && !qp.placements.empty()) nic_.count_reached(Fault::placement_reorder);
   if (!announces && happens(model_.late_placement)) {
     nic_.fabric().count_fired(Fault::late_placement);
     return qp.placements.add(nic_, region, to, message.large, message.small, length, now, ordered,
@@ -134,8 +133,7 @@ Picos WeakMemory::sample_early(Message& message) {
 void WeakMemory::sample_rest(Message& message, const std::byte* from) {
   const std::uint32_t length = message.chunk.length;
   Pieces(from, length, least_unit(length)).copy(message.payload(), from, ~message.sampled);
-  if (std::memcmp(message.payload(), from, length) != 0)
-    nic_.fabric().count_reached(Fault::torn_read);
+  if (std::memcmp(message.payload(), from, length) != 0) nic_.count_reached(Fault::torn_read);
 }
 
 Picos WeakMemory::land_early(const Message& message) {

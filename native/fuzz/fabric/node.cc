@@ -16,7 +16,6 @@ Node::Node(World& all, Env& of_node)
       device(of_node.device()),
       id(of_node.node()),
       incarnation(of_node.incarnation()) {
-  if (world.options.trace) env.trace().enable(true);
   NodeState& state = world.nodes[id];
   if (state.shared) state.all.push_back(std::move(state.shared));
   state.shared = std::make_unique<Arena>(world.layout.bytes);
