@@ -149,7 +149,7 @@ void bind_sim(py::module_& module) {
       .def_property_readonly("complete_until_ps", &Timeline::complete_until,
                              "Time of the first event that was left out.")
       .def("write", &write_timeline, py::arg("write"),
-           "Calls write(bytes) for each piece of the file.");
+           "Call write(bytes) for each piece of the file.");
   sim_module.def("parameters", &parameters,
                  "Every parameter of a profile: name, unit, min, max, meaning.");
   sim_module.def("faults", &faults,
@@ -179,11 +179,11 @@ void bind_sim(py::module_& module) {
             s.call([&] { s.cluster().start_timeline({from, to, most_events}); });
           },
           py::arg("from_ps"), py::arg("to_ps"), py::arg("most_events"),
-          "Records a timeline from now on.")
+          "Record a timeline from now on.")
       .def(
           "stop_timeline",
           [](SimSession& s) { return s.call([&] { return s.cluster().stop_timeline(); }); },
-          "Ends the recording and returns the timeline.")
+          "End the recording and return the timeline.")
       .def("counters", &counters, py::arg("node"), py::arg("device") = 0,
            "Counters of a NIC of the node.")
       .def("network_counters", &network_counters, "Counters of the switches' queues by tier.")

@@ -29,9 +29,11 @@ class Task(Generic[_T_co]):
     @property
     def name(self) -> str:
         """Name of the coroutine's function."""
+
     @property
     def done(self) -> bool:
         """Whether the task has ended."""
+
     def cancel(self) -> None:
         """End the task's await, or its next one, with `pyrdma.Cancelled`."""
 
@@ -41,10 +43,13 @@ class Event:
     @property
     def is_set(self) -> bool:
         """Whether it is set."""
+
     def set(self) -> None:
         """Let all waits end."""
+
     def clear(self) -> None:
         """Let later waits wait again."""
+
     def wait(self, timeout_s: float | None = None) -> Operation[bool]:
         """Await it; the result is False if `timeout_s` has passed first."""
 
@@ -54,17 +59,26 @@ class Request:
     @property
     def data(self) -> bytes:
         """The bytes that the sender has given."""
+
     @property
     def source(self) -> int:
         """Node that has sent it."""
+
     @property
     def wants_reply(self) -> bool:
         """Whether the sender waits for a reply: `Peer.call`, not `Peer.send`."""
+
     def reply(self, data: object = b"") -> Operation[None]:
-        """Await it to answer with up to the inbox's `max_bytes`."""
+        """Await it to answer with up to the inbox's `max_bytes`.
+
+        A sender that has ended gets nothing.
+        """
 
 class Inbox:
-    """Requests to a service of a node."""
+    """Requests to a service of a node.
+
+    ``async for request in inbox`` takes one after another until the program ends.
+    """
 
     def __aiter__(self) -> AsyncIterator[Request]: ...
     def __anext__(self) -> Operation[Request]: ...
@@ -72,10 +86,15 @@ class Inbox:
         """Await the next request; the result is None if `timeout_s` has passed first."""
 
 class Peer:
-    """A connection to the inbox of a node."""
+    """A connection to the inbox of a node. Up to 16 calls of several tasks may be under way."""
 
     def call(self, data: object = b"", timeout_s: float = 1.0) -> Operation[bytes]:
-        """Await the reply."""
+        """Await the reply, bytes.
+
+        Raises Timeout after `timeout_s`, and Unavailable when the connection has failed; the
+        request may have been served in both cases.
+        """
+
     def send(self, data: object = b"", timeout_s: float = 1.0) -> Operation[None]:
         """Await that the message is on its way; the receiver does not reply."""
 
@@ -83,11 +102,13 @@ class OpenOperation:
     """An operation of a history that has begun; see `Node.invoke`."""
 
     def ok(self, value: object = None) -> None:
-        """It has happened, with this result."""
+        """Record that it has happened, with this result."""
+
     def fail(self) -> None:
-        """It has certainly not happened."""
+        """Record that it has certainly not happened."""
+
     def info(self) -> None:
-        """It may have happened, or may still happen: a call without a reply."""
+        """Record that it may have happened, or may still happen: a call without a reply."""
 
 class Node:
     """The node that a program runs on, the first argument of its function."""
@@ -95,48 +116,80 @@ class Node:
     @property
     def id(self) -> int:
         """Number of the node, from 0."""
+
     @property
     def nodes(self) -> int:
         """Number of nodes of the cluster."""
+
     @property
     def incarnation(self) -> int:
         """How often the node has been started again after a kill."""
+
     @property
     def device(self) -> Device:
-        """The node's first RDMA device."""
+        """The node's first RDMA device, of `pyrdma.verbs`; calls that wait go through `do`."""
+
     @property
     def random(self) -> random.Random:
         """A random.Random of the node; equal seeds give equal numbers."""
+
     def now(self) -> int:
-        """The node's clock in ns; virtual in the simulated world."""
+        """Return the node's clock in ns; virtual in the simulated world."""
+
     def sleep(self, s: float = 0.0, *, ns: int = 0) -> Operation[None]:
-        """Await it to let time pass; the CPU is free."""
+        """Await it to let time pass, ``s`` seconds and ``ns`` nanoseconds; the CPU is free."""
+
     def work(self, s: float = 0.0, *, ns: int = 0) -> Operation[None]:
-        """Await it to keep a CPU of the node busy."""
+        """Await it to keep a CPU of the node busy; Python code itself takes no virtual time."""
+
     def do(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> Operation[_T]:
-        """Await ``function(*args, **kwargs)``, a plain function that may wait."""
+        """Await ``function(*args, **kwargs)``, a plain function that may wait.
+
+        Such as the method of a channel, or the allocation of memory. In the simulated world it
+        costs about 100 us of real time.
+        """
+
     def spawn(self, coroutine: Coroutine[Any, Any, _T]) -> Task[_T]:
-        """Start a task of this node: a thread of its own, with a clock and a CPU."""
+        """Start a task of this node: a thread of its own, with a clock and a CPU.
+
+        An error that no other task awaits ends the program.
+        """
+
     def event(self) -> Event:
         """Make an `Event` for tasks of this node."""
+
     def poll(
         self,
         queue: CompletionQueue,
-        max: int = 16,  # noqa: A002
+        max: int = 16,
         timeout_s: float | None = None,
         check: bool = True,
     ) -> Operation[npt.NDArray[np.void]]:
-        """Await completions, as `CompletionQueue.poll` returns them."""
+        """Await completions, as `CompletionQueue.poll` returns them.
+
+        There are none if ``timeout_s`` has passed first.
+        """
+
     def bind(self, service: str, depth: int = 64, max_bytes: int = 4096) -> Operation[Inbox]:
-        """Await an `Inbox` for the service."""
+        """Await an `Inbox` for the service.
+
+        Up to ``depth`` requests may wait in it, of up to ``max_bytes``.
+        """
+
     def connect(self, service: str, to: int, timeout_s: float = 1.0) -> Operation[Peer]:
         """Await a `Peer`: a connection to the inbox of node ``to``, which may bind it later."""
+
     def record(self, name: str, latency_ns: int) -> None:
         """Add a latency to the histogram ``name`` of the result."""
+
     def count(self, name: str, n: float = 1.0, unit: str = "count") -> None:
         """Add to the metric ``name`` of this node in the result."""
+
     def invoke(self, function: str, key: object = None, value: object = None) -> OpenOperation:
-        """Begin an operation of the history; its `ok`, `fail` or `info` ends it."""
+        """Begin an operation of the history, such as ``invoke('write', 'x', 3)``.
+
+        Its `ok`, `fail` or `info` ends it.
+        """
 
 def run(
     cluster: Cluster,

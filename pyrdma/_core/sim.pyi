@@ -13,13 +13,22 @@ def random_faults(seed: int, probability: float = ...) -> dict[str, float]:
     """Draw the random subset of faults for a seed; return the rates of the drawn faults."""
 
 class Timeline:
+    """A recorded timeline."""
+
     @property
-    def events(self) -> int: ...
+    def events(self) -> int:
+        """Number of recorded events."""
+
     @property
-    def left_out(self) -> int: ...
+    def left_out(self) -> int:
+        """Number of events of the window beyond the limit."""
+
     @property
-    def complete_until_ps(self) -> int: ...
-    def write(self, write: Callable[[bytes], object]) -> None: ...
+    def complete_until_ps(self) -> int:
+        """Time of the first event that was left out."""
+
+    def write(self, write: Callable[[bytes], object]) -> None:
+        """Call write(bytes) for each piece of the file."""
 
 class Cluster(_Cluster):
     """A simulated cluster."""
@@ -47,8 +56,12 @@ class Cluster(_Cluster):
     def fingerprint(self) -> int:
         """Hash of the times and order of all events; equal for equal runs."""
 
-    def start_timeline(self, from_ps: int, to_ps: int, most_events: int) -> None: ...
-    def stop_timeline(self) -> Timeline: ...
+    def start_timeline(self, from_ps: int, to_ps: int, most_events: int) -> None:
+        """Record a timeline from now on."""
+
+    def stop_timeline(self) -> Timeline:
+        """End the recording and return the timeline."""
+
     def counters(self, node: int, device: int = ...) -> dict[str, int]:
         """Counters of a NIC of the node."""
 

@@ -151,12 +151,14 @@ void bind_messages(py::module_& module) {
             return make<Reply>(self, bytes_of("data", data));
           },
           py::arg("data") = py::bytes(),
-          "Await it to answer with up to the inbox's `max_bytes`. A sender that has ended gets "
-          "nothing.");
+          "Await it to answer with up to the inbox's `max_bytes`.\n"
+          "\n"
+          "A sender that has ended gets nothing.");
   py::class_<PyInbox, std::shared_ptr<PyInbox>>(
       module, "Inbox",
-      "Requests to a service of a node; ``async for request in inbox`` takes one after another "
-      "until the program ends.")
+      "Requests to a service of a node.\n"
+      "\n"
+      "``async for request in inbox`` takes one after another until the program ends.")
       .def("__aiter__", [](const std::shared_ptr<PyInbox>& self) { return self; })
       .def(
           "__anext__",
@@ -180,8 +182,10 @@ void bind_messages(py::module_& module) {
                               true);
           },
           py::arg("data") = py::bytes(), py::arg("timeout_s") = 1.0,
-          "Await the reply, bytes. Raises Timeout after `timeout_s`, and Unavailable when the "
-          "connection has failed; the request may have been served in both cases.")
+          "Await the reply, bytes.\n"
+          "\n"
+          "Raises Timeout after `timeout_s`, and Unavailable when the connection has failed; the\n"
+          "request may have been served in both cases.")
       .def(
           "send",
           [](const std::shared_ptr<PyPeer>& self, const py::object& data,
@@ -273,13 +277,13 @@ void bind_histories(py::module_& module) {
           [](OpenOperation& self, const py::object& value) {
             self.end(check::EventType::kOk, value);
           },
-          py::arg("value") = py::none(), "It has happened, with this result.")
+          py::arg("value") = py::none(), "Record that it has happened, with this result.")
       .def(
           "fail", [](OpenOperation& self) { self.end(check::EventType::kFail, py::none()); },
-          "It has certainly not happened.")
+          "Record that it has certainly not happened.")
       .def(
           "info", [](OpenOperation& self) { self.end(check::EventType::kInfo, py::none()); },
-          "It may have happened, or may still happen: a call without a reply.");
+          "Record that it may have happened, or may still happen: a call without a reply.");
 }
 
 // ---- nodes ----
@@ -319,13 +323,12 @@ void bind_node(py::module_& module) {
           [](const NodeRun& self) {
             return PyDevice{self.program().session_pointer(), self.node()};
           },
-          "The node's first RDMA device, a `pyrdma.verbs` device. Calls that wait go through "
-          "`do`.")
+          "The node's first RDMA device, of `pyrdma.verbs`; calls that wait go through `do`.")
       .def_property_readonly("random", &random_of,
                              "A random.Random of the node; equal seeds give equal numbers.")
       .def(
           "now", [](const NodeRun& self) { return self.env().now(); },
-          "The node's clock in ns; virtual in the simulated world.")
+          "Return the node's clock in ns; virtual in the simulated world.")
       .def(
           "sleep",
           [](const NodePtr&, const Seconds& s, const Nanoseconds& ns) {
@@ -339,7 +342,7 @@ void bind_node(py::module_& module) {
             return make<Work>(time_of(s, ns));
           },
           py::arg("s") = 0.0, py::kw_only(), py::arg("ns") = 0,
-          "Await it to keep a CPU of the node busy. Python code itself takes no virtual time.")
+          "Await it to keep a CPU of the node busy; Python code itself takes no virtual time.")
       .def(
           "do",
           [](const NodePtr&, const py::object& function, const py::args& arguments,
@@ -349,12 +352,15 @@ void bind_node(py::module_& module) {
             return make<Do>(function, arguments, keywords);
           },
           py::arg("function"),
-          "Await ``function(*args, **kwargs)``, a plain function that may wait, such as the "
-          "method of a channel or the allocation of memory. Costs about 50 us of real time in "
-          "the simulated world.")
+          "Await ``function(*args, **kwargs)``, a plain function that may wait.\n"
+          "\n"
+          "Such as the method of a channel, or the allocation of memory. In the simulated world "
+          "it\n"
+          "costs about 100 us of real time.")
       .def("spawn", &NodeRun::spawn, py::arg("coroutine"),
-           "Start a task of this node: a thread of its own, with a clock and a CPU. An error that "
-           "no other task awaits ends the program.")
+           "Start a task of this node: a thread of its own, with a clock and a CPU.\n"
+           "\n"
+           "An error that no other task awaits ends the program.")
       .def(
           "event", [](const NodePtr& self) { return std::make_shared<NodeEvent>(self); },
           "Make an `Event` for tasks of this node.")
@@ -372,8 +378,9 @@ void bind_node(py::module_& module) {
           },
           py::arg("queue"), py::arg("max") = 16, py::arg("timeout_s") = py::none(),
           py::arg("check") = true,
-          "Await completions, as `CompletionQueue.poll` returns them; none if ``timeout_s`` has "
-          "passed first.")
+          "Await completions, as `CompletionQueue.poll` returns them.\n"
+          "\n"
+          "There are none if ``timeout_s`` has passed first.")
       .def(
           "bind",
           [](const NodePtr&, const py::object& service, const Depth& depth,
@@ -381,8 +388,9 @@ void bind_node(py::module_& module) {
             return make<Bind>(name_of("service", service), runtime::InboxOptions{depth, max_bytes});
           },
           py::arg("service"), py::arg("depth") = 64, py::arg("max_bytes") = 4096,
-          "Await an `Inbox` for the service: up to ``depth`` requests may wait in it, of up to "
-          "``max_bytes``.")
+          "Await an `Inbox` for the service.\n"
+          "\n"
+          "Up to ``depth`` requests may wait in it, of up to ``max_bytes``.")
       .def(
           "connect",
           [](const NodePtr&, const py::object& service, const Arg<"to", NodeId>& to,
@@ -398,8 +406,9 @@ void bind_node(py::module_& module) {
            "Add to the metric ``name`` of this node in the result.")
       .def("invoke", &invoke, py::arg("function"), py::arg("key") = py::none(),
            py::arg("value") = py::none(),
-           "Begin an operation of the history, such as ``invoke('write', 'x', 3)``; its `ok`, "
-           "`fail` or `info` ends it.");
+           "Begin an operation of the history, such as ``invoke('write', 'x', 3)``.\n"
+           "\n"
+           "Its `ok`, `fail` or `info` ends it.");
 }
 
 py::dict run_programs(const std::shared_ptr<Session>& session,
