@@ -158,6 +158,22 @@ def _is_counters(v: object) -> bool:
     return _shapes.mapping_of(is_pair, 256)(v)
 
 
+def _are_functions(v: object) -> bool:
+    fields = {"file": _shapes.text(4096), "name": _shapes.text(256)}
+    return _shapes.mapping_of(lambda item: _shapes.has(item, fields), _NODES)(v)
+
+
+def _are_options(v: object) -> bool:
+    fields = {
+        "deadline_ns": _shapes.integer(0, 2**63 - 1),
+        "deadline_fails": lambda item: isinstance(item, bool),
+        "grace_ns": _shapes.integer(0, 2**63 - 1),
+        "model": _shapes.text(64),
+        "members": _shapes.list_of(_shapes.integer(0, _NODES - 1)),
+    }
+    return _shapes.has(v, fields)
+
+
 _PLACE: Mapping[str, _shapes.Shape] = {
     "session": _shapes.text(200),
     "token": _is_hex,
@@ -186,6 +202,7 @@ _KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
     "count": {},
     "counted": {"faults": _is_counters},
     "run": {"workload": _shapes.text(4096), "parameters": _is_parameters, "run": _WIDE},
+    "program": {"functions": _are_functions, "options": _are_options, "run": _WIDE},
     "failed": {"error": _shapes.text(1 << 16), "error_kind": _shapes.text(64), "run": _WIDE},
     "measured": {
         "metric": _shapes.list_of(_shapes.text(256)),

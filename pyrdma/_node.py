@@ -9,12 +9,14 @@ import shutil
 import signal
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
 from ._native import native
+from ._program import function_at
 from .errors import Error
 
 STORAGE = "pyrdma-storage-"  # kPrefix of native/env/thread/thread_storage.cc
@@ -87,8 +89,14 @@ def _run(core: Any, node: Any, message: Message) -> Message:
     run = message["run"]
     try:
         # The controller numbers the runs, since a restarted node has not seen the earlier ones.
-        parameters = {**message["parameters"], "run": run}
-        columns = core.measure.run_workload(node, message["workload"], parameters)
+        if message["kind"] == "program":
+            number = node.devices[0].node
+            address = message["functions"].get(str(number))
+            own = {} if address is None else {number: function_at(address)}
+            columns = core.program.run(node, own, run=run, **message["options"])
+        else:
+            parameters = {**message["parameters"], "run": run}
+            columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:
         return _failure(error, run)
     names = ("metric", "unit", "value", "node", "thread", "notices", "noticed_by")
@@ -111,6 +119,9 @@ def _run(core: Any, node: Any, message: Message) -> Message:
 def _failure(error: Exception, run: int, secret: str = "") -> Message:
     kind = type(error).__name__ if isinstance(error, Error) else "Error"
     text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    places = traceback.extract_tb(error.__traceback__)
+    if places and not places[-1].filename.startswith(str(Path(__file__).parent)):
+        text += f" ({places[-1].filename}:{places[-1].lineno})"  # in a node program
     if secret:  # the error of a wrong call of a native function shows all arguments
         text = text.replace(secret, "(token)")
     return {"kind": "failed", "error": text[: 1 << 12], "error_kind": kind, "run": run}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import runpy
+import sys
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any
 
 from ._native import native
 from .arguments import shown
 from .errors import InvalidArgument
 
-__all__ = ["GRACE_NS", "Program", "by_node", "checked_model"]
+__all__ = ["GRACE_NS", "Program", "address_of", "by_node", "checked_model", "function_at"]
 
 Program = Callable[[Any], Coroutine[Any, Any, Any]]
 """An ``async def`` function, whose argument is the node."""
@@ -32,6 +35,46 @@ def checked_model(model: str) -> str:
     if model and model not in known:
         raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(known)}")
     return model
+
+
+def address_of(function: Program) -> dict[str, str]:
+    """Return file and name of a function, by which a node process finds it.
+
+    Raises
+    ------
+    InvalidArgument
+        The function has no name at the top level of a file.
+    """
+    file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
+    name = getattr(function, "__qualname__", "")
+    if file is None or not Path(file).is_file() or not name.isidentifier():
+        raise InvalidArgument(
+            f"functions: {shown(function)} has no file and name by which node processes could find "
+            "it; define it at the top level of a .py file, or use mode='thread'"
+        )
+    return {"file": str(Path(file).resolve()), "name": name}
+
+
+def function_at(address: Mapping[str, str]) -> Program:
+    """Return the function that `address_of` has described; runs its file.
+
+    Raises
+    ------
+    InvalidArgument
+        The file has no such function.
+    """
+    file, name = address["file"], address["name"]
+    sys.path.insert(0, str(Path(file).parent))  # as for a script
+    try:
+        found = runpy.run_path(file, run_name="pyrdma_program").get(name)
+    finally:
+        sys.path.pop(0)
+    if not inspect.iscoroutinefunction(found):
+        raise InvalidArgument(
+            f"functions: {file} has no `async def {name}` when it is imported; define it outside "
+            'of `if __name__ == "__main__":`'
+        )
+    return found
 
 
 def by_node(functions: Program | Mapping[Any, Program], nodes: int) -> dict[int, Program]:

@@ -134,9 +134,12 @@ class ClusterBase(ABC):
         Timeout
             The functions have not ended within `deadline_s`.
         Unavailable
-            The nodes are other processes.
+            The nodes are on other hosts.
+        NodeEnded
+            The process of a node has ended.
 
-        Other errors are those of the functions. The result has what the functions have recorded.
+        Other errors are those of the functions; of a node process they come as `pyrdma.Error` with
+        file and line. The result has what the functions have recorded.
         """
         programs = by_node(functions, self.nodes)
         for made in list(self._objects):
@@ -154,8 +157,7 @@ class ClusterBase(ABC):
 
     def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:  # noqa: ARG002
         raise Unavailable(
-            "the nodes of this cluster are other processes, which have no node programs; use "
-            "Cluster.sim(...) or Cluster.local(..., mode='thread')"
+            "this cluster has no node programs; use Cluster.sim(...) or Cluster.local(...)"
         )
 
     def _result(self, parameters: Parameters, columns: Columns) -> Result:

@@ -26,6 +26,7 @@ from ._node_process import (
     StoppedNodes,
     describe_stopped,
 )
+from ._program import address_of
 from ._workload import Parameters, Workload
 from .arguments import Duration, Seconds, checked
 from .cluster_base import ClusterBase, Columns
@@ -166,22 +167,30 @@ class ProcessCluster(ClusterBase):
             raise Error(f"node {', '.join(map(str, down))} is down; restart() it first")
 
     def _run(self, name: str, parameters: Parameters, timeout_s: float) -> Columns:
+        what = {"kind": "run", "workload": name, "parameters": parameters}
+        return self._carry_out(f"workload {name}", what, timeout_s)
+
+    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:
+        self._survives = False
+        addresses = {str(node): address_of(f) for node, f in functions.items()}
+        options["members"] = sorted(functions)
+        message = {"kind": "program", "functions": addresses, "options": options}
+        # The nodes themselves end at the deadline, unless one is stuck in Python.
+        return self._carry_out("node programs", message, 60.0 + 2e-9 * options["deadline_ns"])
+
+    def _carry_out(self, what: str, request: dict[str, Any], timeout_s: float) -> Columns:
+        """Let all nodes carry out a request and return what they have measured."""
         assert self._open is not None
         if not self._survives:
             self._check_up()
         try:
             with self._lock:
                 self._runs += 1
-                message = {
-                    "kind": "run",
-                    "workload": name,
-                    "parameters": parameters,
-                    "run": self._runs,
-                }
+                message = {**request, "run": self._runs}
                 for node in self._nodes:
                     node.send(message)
                 self._running = message
-            answers = self._collect(timeout_s, f"workload {name}", self._runs)
+            answers = self._collect(timeout_s, what, self._runs)
         except BaseException:
             self.close()
             raise

@@ -19,8 +19,10 @@
 
 `ClusterBase.program` runs an ``async def`` function on each node, with the node as its argument. On
 ``sim`` each task has a clock and a CPU of its own in virtual time, and equal seeds give equal runs;
-faults, kills and restarts reach programs as they reach native code. On ``shm`` each task is a
-thread, in real time.
+faults, kills and restarts reach programs as they reach native code. On real fabrics each task is a
+thread, in real time. With ``mode="process"`` each node is a process, which finds its function by
+file and name: define it at the top level of a file, and run the cluster below
+``if __name__ == "__main__":``. A process that ends, ends the program with an error.
 
 The node
 --------

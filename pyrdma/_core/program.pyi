@@ -1,7 +1,7 @@
 """Node programs; `pyrdma.program` is the documented interface."""
 
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -199,5 +199,6 @@ def run(
     grace_ns: int,
     model: str = "",
     run: int = -1,
+    members: Sequence[int] = ...,
 ) -> dict[str, Any]:
     """Run an async function on each node that has one, and return their columns."""

@@ -9,8 +9,9 @@ from typing import Any
 from pyrdma._node_process import NodeHandle
 from pyrdma._workload import Workload
 from pyrdma.arguments import Duration, checked
+from pyrdma.cluster_base import Columns
 from pyrdma.conditions import UNKNOWN_NS, Conditions
-from pyrdma.errors import Error, HostLost, InvalidArgument
+from pyrdma.errors import Error, HostLost, InvalidArgument, Unavailable
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
 
@@ -121,6 +122,12 @@ class RemoteProcessCluster(ProcessCluster):
             self._check_counters()
             result = self.conditions.judge(result, self._bound_ns())
         return result
+
+    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:  # noqa: ARG002
+        raise Unavailable(
+            "the hosts of a testbed have no copy of a node program's file; use Cluster.local(...) "
+            "or Cluster.sim(...)"
+        )
 
     def _bound_ns(self) -> int:
         """Return the bound of the clocks' error; that of no clock if they cannot be compared."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pyrdma as rd
+from pyrdma.check import check
 from pyrdma.program import Node
 from tests.errors import raises
 from tests.programs.support import client, echo
@@ -72,9 +75,90 @@ def test_a_cluster_closes_when_its_programs_have_ended() -> None:
         cluster.program(closes, deadline_s=20)
 
 
-def test_processes_have_no_programs_yet_and_say_so() -> None:
-    with (
-        rd.Cluster.local(nodes=1, fabric="shm", mode="process") as cluster,
-        raises(rd.Unavailable, "mode='thread'"),
-    ):
-        cluster.program(client)
+# ---- a process per node: the functions are found by file and name ----
+
+
+async def waits_for_ever(node: Node) -> None:
+    await node.event().wait()
+
+
+async def fails(node: Node) -> None:
+    await node.sleep(0.001)
+    raise KeyError(node.id)
+
+
+async def ends_late(node: Node) -> None:
+    """A server must not end while another node may still call."""
+    peer = await node.connect("echo", to=0)
+    await node.sleep(0.3)
+    for _ in range(3):
+        await peer.call(b"x")
+        await node.sleep(0.15)
+    node.count("calls", 3)
+
+
+async def register(node: Node) -> None:
+    value = b"0"
+    inbox = await node.bind("register")
+    async for request in inbox:
+        value = request.data or value
+        await request.reply(value)
+
+
+async def uses_register(node: Node) -> None:
+    peer = await node.connect("register", to=0)
+    for i in range(20):
+        if i % 2 == node.id % 2:
+            write = node.invoke("write", value=100 * node.id + i)
+            await peer.call(b"%d" % (100 * node.id + i))
+            write.ok()
+        else:
+            read = node.invoke("read")
+            read.ok(int(await peer.call()))
+
+
+def test_processes_run_the_same_functions() -> None:
+    with rd.Cluster.local(nodes=4) as cluster:
+        result = cluster.program({0: echo, (1, 2): client}, deadline_s=20)
+        assert result.latency("rpc").count == 200
+        assert cluster.program({0: echo, "rest": client}, deadline_s=20).latency("rpc").count == 300
+
+
+def test_servers_wait_for_processes_that_pause() -> None:
+    with rd.Cluster.local(nodes=3) as cluster:
+        result = cluster.program({0: echo, 1: client, 2: ends_late}, deadline_s=20)
+    assert result.value("calls") == 3
+
+
+def test_histories_of_processes_are_one() -> None:
+    with rd.Cluster.local(nodes=3) as cluster:
+        result = cluster.program({0: register, "rest": uses_register}, model="register")
+    assert check(result.history()).operations == 40
+    assert check(result.history()).ok
+
+
+def test_errors_of_processes_name_node_and_place() -> None:
+    with rd.Cluster.local(nodes=2) as cluster, raises(rd.Error, "1", "KeyError") as caught:
+        cluster.program({1: fails}, deadline_s=20)
+    assert Path(__file__).name in str(caught.value)
+    with rd.Cluster.local(nodes=2) as cluster, raises(rd.Timeout, "waits_for_ever", "0.05"):
+        cluster.program(waits_for_ever, deadline_s=0.05)
+
+
+def test_processes_need_functions_of_files() -> None:
+    async def local(node: Node) -> None:
+        await node.sleep(0.1)
+
+    with rd.Cluster.local(nodes=1) as cluster:
+        with raises(rd.InvalidArgument, "mode='thread'"):
+            cluster.program(local)
+        assert cluster.program({0: register}, deadline_s=20).samples == []
+
+
+def test_a_killed_process_ends_the_program() -> None:
+    with rd.Cluster.local(nodes=2) as cluster:
+        killer = threading.Timer(0.2, cluster.kill, [1])
+        killer.start()
+        with raises(rd.NodeEnded, "node 1"):
+            cluster.program(waits_for_ever, deadline_s=20)
+        killer.join()

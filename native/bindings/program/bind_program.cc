@@ -414,9 +414,10 @@ void bind_node(py::module_& module) {
 py::dict run_programs(const std::shared_ptr<Session>& session,
                       const std::map<NodeId, py::object>& functions, Time deadline_ns,
                       bool deadline_fails, Time grace_ns, const std::string& model,
-                      std::int64_t run) {
+                      std::int64_t run, const std::vector<NodeId>& members) {
   ProgramOptions options;
   options.functions = functions;
+  options.members = members;
   options.deadline = deadline_ns;
   options.deadline_fails = deadline_fails;
   options.grace = grace_ns;
@@ -439,6 +440,7 @@ void bind_program(py::module_& module) {
   program.def("run", &run_programs, py::arg("cluster"), py::arg("functions"),
               py::arg("deadline_ns"), py::arg("deadline_fails"), py::arg("grace_ns"),
               py::arg("model") = "", py::arg("run") = -1,
+              py::arg("members") = std::vector<NodeId>{},
               "Run an async function on each node that has one, and return their columns.");
 }
 

@@ -192,8 +192,9 @@ void Next::serve(Task& task) {
     const std::uint64_t activity = program.activity();
     const Time until = task.env().now() + grace;
     found_ = inbox_->native().next(std::min(deadline, until), waiter(task));
+    if (found_) program.announce_active(task.env());
     if (found_ || until >= deadline) return;
-    if (program.is_quiet() && program.activity() == activity) program.end();
+    program.end_if_quiet(task.env(), activity);
   }
 }
 

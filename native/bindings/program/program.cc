@@ -1,10 +1,21 @@
 #include "bindings/program/program.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/error.h"
 
 namespace pyrdma::bindings {
+
+namespace {
+
+std::string seconds(Time time) {
+  std::ostringstream text;
+  text << static_cast<double>(time) * 1e-9;
+  return text.str();
+}
+
+}  // namespace
 
 Program::Program(std::shared_ptr<Session> session, ProgramOptions options)
     : session_(std::move(session)), options_(std::move(options)) {}
@@ -27,6 +38,8 @@ void Program::run() {
             if (options_.functions.count(node) != 0 && world.is_up(node)) started.push_back(node);
           }
           active_ = static_cast<int>(started.size());
+          if (world.local_nodes().size() < world.nodes())
+            agreement_.emplace(options_.name, options_.members);
           first_starts_ = {started.begin(), started.end()};
           const Time begin = world.moment(world.local_nodes().front());
           if (options_.deadline < kForever - begin) last_moment_ = begin + options_.deadline;
@@ -106,15 +119,20 @@ void Program::check_time(NodeId node) {
   if (options_.deadline_fails) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!overdue_ && !ended_)
-      overdue_ = "the node programs have not ended within deadline_s = " +
-                 std::to_string(static_cast<double>(options_.deadline) * 1e-9) +
-                 "; give a longer one, or duration_s for programs without an end:" + waiting;
+      overdue_ =
+          "the node programs have not ended within deadline_s = " + seconds(options_.deadline) +
+          "; give a longer one, or duration_s for programs without an end:" + waiting;
   }
   end();
 }
 
 void Program::node_inactive() {
-  if (--active_ == 0 && serving_ == 0) end();
+  if (--active_ == 0 && serving_ == 0 && !agreement_) end();
+}
+
+void Program::end_if_quiet(Env& env, std::uint64_t activity) {
+  if (active_ != 0 || activity_ != activity) return;
+  if (!agreement_ || agreement_->is_quiet(env)) end();
 }
 
 void Program::count(NodeId node, const std::string& metric, const std::string& unit, double value) {

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/program/agreement.h"
 #include "bindings/program/operation.h"
 #include "bindings/session.h"
 #include "measure/recorder.h"
@@ -138,6 +139,7 @@ class NodeRun : public std::enable_shared_from_this<NodeRun> {
 
 struct ProgramOptions {
   std::map<NodeId, py::object> functions;  // async; of the nodes of this process that have one
+  std::vector<NodeId> members;             // all nodes that have one
   Time deadline = 0;                       // from the start
   bool deadline_fails = true;              // else the program ends there
   Time grace = 0;                          // for which the last nodes must wait for requests
@@ -170,9 +172,16 @@ class Program {
     ++active_;
     ++activity_;
   }
+  /// Tells the other processes that the node is active, if it has told that it is quiet.
+  void announce_active(Env& env) {
+    if (agreement_) agreement_->is_active(env);
+  }
   void node_inactive();
-  bool is_quiet() const { return active_ == 0; }
   std::uint64_t activity() const { return activity_; }
+  /// Ends the program if no node has been active since `activity` was read, a grace time ago.
+  void end_if_quiet(Env& env, std::uint64_t activity);
+  /// Whether the other nodes are in other processes.
+  bool is_distributed() const { return agreement_.has_value(); }
   void serving(int change) { serving_ += change; }
 
   const ProgramOptions& options() const { return options_; }
@@ -201,6 +210,7 @@ class Program {
   std::atomic<Time> last_moment_{kForever};
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<NodeRun>> runs_;
+  std::optional<Agreement> agreement_;
   std::set<NodeId> first_starts_;       // nodes whose first start is still to come
   py::object failure_;                  // used with the GIL
   std::optional<std::string> overdue_;  // under mutex_

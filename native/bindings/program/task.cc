@@ -225,7 +225,12 @@ void NodeRun::run() {
   program_->node_inactive();
   try {
     // The other tasks of the node go on until the program ends.
-    if (main_) main_->sleep_until(kForever);
+    while (main_ && !program_->has_ended()) {
+      const std::uint64_t activity = program_->activity();
+      main_->sleep_until(program_->is_distributed() ? env_->now() + program_->options().grace
+                                                    : kForever);
+      program_->end_if_quiet(*env_, activity);
+    }
   } catch (const Cancelled&) {
   } catch (const NodeKilled&) {
     end();
