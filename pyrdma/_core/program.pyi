@@ -180,7 +180,10 @@ class Node:
         """Await a `Peer`: a connection to the inbox of node ``to``, which may bind it later."""
 
     def record(self, name: str, latency_ns: int) -> None:
-        """Add a latency to the histogram ``name`` of the result."""
+        """Add a latency to the histogram ``name`` of the result.
+
+        The metric ``name`` is the number of these latencies.
+        """
 
     def count(self, name: str, n: float = 1.0, unit: str = "count") -> None:
         """Add to the metric ``name`` of this node in the result."""

@@ -57,7 +57,9 @@ def test_sleep_and_work_take_their_time() -> None:
         node.record("time", node.now() - start)
 
     with simulated(1) as cluster:
-        latency = cluster.program(one).latency("time")
+        result = cluster.program(one)
+    latency = result.latency("time")
+    assert list(result.frame.loc[:, ["metric", "value", "unit"]].iloc[0]) == ["time", 1.0, "op"]
     assert 1750 <= latency.max < 1850
 
 

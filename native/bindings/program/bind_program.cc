@@ -401,7 +401,9 @@ void bind_node(py::module_& module) {
           py::arg("service"), py::arg("to"), py::arg("timeout_s") = 1.0,
           "Await a `Peer`: a connection to the inbox of node ``to``, which may bind it later.")
       .def("record", &record, py::arg("name"), py::arg("latency_ns"),
-           "Add a latency to the histogram ``name`` of the result.")
+           "Add a latency to the histogram ``name`` of the result.\n"
+           "\n"
+           "The metric ``name`` is the number of these latencies.")
       .def("count", &count, py::arg("name"), py::arg("n") = 1.0, py::arg("unit") = "count",
            "Add to the metric ``name`` of this node in the result.")
       .def("invoke", &invoke, py::arg("function"), py::arg("key") = py::none(),
