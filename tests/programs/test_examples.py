@@ -1,0 +1,55 @@
+"""The example programs show what their docstrings say."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples" / "programs"
+
+
+def example(name: str) -> Any:
+    """Import an example, which is no package's."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_retried_requests_are_executed_once() -> None:
+    rpc = example("rpc_retries")
+    result, executed = rpc.run(seed=2)
+    requests = rpc.CLIENTS * rpc.REQUESTS
+    assert result.latency("rpc").count == len(executed) == requests
+    assert result.value("retried") > 0
+    assert result.value("reconnects") == rpc.CLIENTS
+    assert set(executed.values()) == {1}
+    _, executed = rpc.run(seed=2, deduplicate=False)
+    assert max(executed.values()) > 1
+
+
+def test_an_open_loop_shows_the_knee() -> None:
+    loop = example("open_loop")
+    p99 = {load: loop.run(load, seed=2).percentile(99) for load in (0.1, 0.5, 1.1)}
+    assert p99[0.5] < 5 * p99[0.1]
+    assert p99[1.1] > 50 * p99[0.1]
+    assert loop.knee(p99) == 0.5
+
+
+def test_the_knee_is_drawn_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    loop = example("open_loop")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setattr(loop, "LOADS", (0.1, 0.5))
+    monkeypatch.setattr(sys, "argv", ["open_loop", "--out", str(tmp_path / "knee.png")])
+    loop.main()
+    assert (tmp_path / "knee.png").stat().st_size > 10_000
+    assert "the knee: p99 is within 5 times its least up to load 0.5" in capsys.readouterr().out
