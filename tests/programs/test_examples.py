@@ -53,3 +53,19 @@ def test_the_knee_is_drawn_if_asked_for(
     loop.main()
     assert (tmp_path / "knee.png").stat().st_size > 10_000
     assert "the knee: p99 is within 5 times its least up to load 0.5" in capsys.readouterr().out
+
+
+def test_no_term_has_two_leaders_and_one_leads_after_each_fault() -> None:
+    election = example("leader_election")
+    for seed in range(5):
+        reigns = election.run(seed)
+        assert not election.faulty_terms(reigns)
+        assert election.led_after_faults(reigns)
+    assert any(election.faulty_terms(election.run(seed, quorum=2)) for seed in range(5))
+
+
+def test_the_replicated_register_breaks_and_its_mend_holds_over_the_same_seeds() -> None:
+    register = example("replicated_register")
+    seeds = range(5)
+    assert sum(register.run(seed, fixed=False).answer == "no" for seed in seeds) >= 3
+    assert all(register.run(seed, fixed=True).ok for seed in seeds)
