@@ -13,7 +13,7 @@ from .arguments import Between, FilePath, Seconds, Seed, checked, shown, whole
 from .cluster_base import ClusterBase, Columns
 from .devices import Wish
 from .errors import InvalidArgument, Unavailable
-from .fabrics import FabricName, fabric_problem
+from .fabrics import FabricName, check_faults, fabric_problem
 from .hosts.cluster import RemoteProcessCluster
 from .hosts.fleet import Fleet
 from .processes import ProcessCluster
@@ -132,11 +132,7 @@ class Cluster(ClusterBase):
         problem = "" if wish.device else fabric_problem(fabric)
         if problem:
             raise Unavailable(f"fabric {fabric}: {problem}")
-        if faults and fabric != "shm":
-            raise InvalidArgument(
-                f"faults={dict(faults)!r} with fabric {fabric!r}; faults need fabric='shm' or "
-                "Cluster.sim"
-            )
+        check_faults(faults, fabric)
         if mode == "thread":
             return ThreadCluster(nodes, seed, fabric, wish, faults or {})
         if fabric == "verbs":
@@ -183,11 +179,7 @@ class Cluster(ClusterBase):
             raise InvalidArgument(
                 f"fabric {fabric!r} needs no hosts; use fabric='shm' or 'verbs', or Cluster.sim"
             )
-        if faults and fabric != "shm":
-            raise InvalidArgument(
-                f"faults={dict(faults)!r} with fabric {fabric!r}; faults need fabric='shm' or "
-                "Cluster.sim"
-            )
+        check_faults(faults, fabric)
         if isinstance(inventory, Fleet):
             if hosts is not None:
                 raise InvalidArgument(f"hosts={hosts!r} with a Fleet; give them to Fleet.open")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Annotated
 
 from . import devices
 from ._native import native
 from .arguments import OneOf, checked
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable
 
 __all__ = ["FABRICS", "FabricName", "fabric_problem"]
 
@@ -26,6 +27,15 @@ def fabric_problem(fabric: FabricName) -> str:
     if fabric == "shm":
         return "" if hasattr(os, "memfd_create") else "this system has no memory files; use Linux"
     return _verbs_problem() if fabric == "verbs" else ""
+
+
+def check_faults(faults: Mapping[str, float] | None, fabric: str) -> None:
+    """Refuse faults for real nodes on another fabric than shared memory."""
+    if faults and fabric != "shm":
+        raise InvalidArgument(
+            f"faults={dict(faults)!r} with fabric {fabric!r}; faults need fabric='shm' or "
+            "Cluster.sim"
+        )
 
 
 def _verbs_problem() -> str:

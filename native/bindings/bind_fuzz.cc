@@ -141,14 +141,13 @@ void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
   fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
                   "Every scenario: name, title, mutations, presets, faults, branches, most_nodes.");
-  fuzz_module.def("run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
-                  py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
-                  py::arg("weak") = true, py::arg("faults") = py::none(),
-                  py::arg("kinds") = py::none(), py::arg("kept") = py::none(),
-                  py::arg("mutation") = "", py::arg("preset") = "", py::arg("trace") = false,
-                  py::arg("history") = false, py::arg("events") = false,
-                  py::arg("timeline") = py::none(),
-                  "Run one seed; return counters, events and violations.");
+  fuzz_module.def(
+      "run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
+      py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
+      py::arg("weak") = true, py::arg("faults") = py::none(), py::arg("kinds") = py::none(),
+      py::arg("kept") = py::none(), py::arg("mutation") = "", py::arg("preset") = "",
+      py::arg("trace") = false, py::arg("history") = false, py::arg("events") = false,
+      py::arg("timeline") = py::none(), "Run one seed; return counters, events and violations.");
 }
 
 }  // namespace pyrdma::bindings

@@ -72,23 +72,10 @@ def _queue_pair(w: World) -> dict[str, Any]:
 
 
 def _run(w: World) -> dict[str, Any]:
-    run: dict[str, Any] = {
-        "name": FAKE,
-        "set": {"n": [1]},
-        "seeds": (1,),
-        "fabric": "shm",
-        "profile": None,
-    }
-    run["repetitions"] = 1
+    what = {"name": FAKE, "set": {"n": [1]}, "seeds": (1,), "repetitions": 1}
+    where = {"fabric": "shm", "profile": None, "inventory": None, "hosts": None}
     more = {"full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
-    return {
-        **run,
-        **more,
-        "inventory": None,
-        "hosts": None,
-        "executor": "processes",
-        "progress": lambda *_: None,
-    }
+    return {**what, **where, **more, "executor": "processes", "progress": lambda *_: None}
 
 
 def _remote(w: World) -> dict[str, Any]:

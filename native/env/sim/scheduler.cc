@@ -77,16 +77,6 @@ SimThread& SimScheduler::next_thread() {
   return external_;
 }
 
-void SimScheduler::start_timeline(Timeline& timeline) {
-  timeline_ = &timeline;
-  timeline.resumes(*current_);
-}
-
-void SimScheduler::stop_timeline() {
-  timeline_->waits(*current_);
-  timeline_ = nullptr;
-}
-
 void SimScheduler::record(const SimEvent& event) {
   const bool is_thread = event.kind() == SimEvent::Kind::kThread;
   recorded_->push_back(

@@ -88,4 +88,14 @@ void Timeline::finish() {
   if (left_out_ == 0) end_slices(kNever);
 }
 
+void SimScheduler::start_timeline(Timeline& timeline) {
+  timeline_ = &timeline;
+  timeline.resumes(*current_);
+}
+
+void SimScheduler::stop_timeline() {
+  timeline_->waits(*current_);
+  timeline_ = nullptr;
+}
+
 }  // namespace pyrdma
