@@ -51,8 +51,7 @@ def run(load: float, seed: int) -> Latency:
 
 def knee(p99: dict[float, float], times: float = 5) -> float:
     """Return the last load before the 99th percentile exceeds `times` that of the lowest load."""
-    loads = sorted(p99)
-    return max(load for load in loads if p99[load] <= times * p99[loads[0]])
+    return max(load for load in p99 if p99[load] <= times * p99[min(p99)])
 
 
 def main() -> None:
@@ -61,22 +60,18 @@ def main() -> None:
     parser.add_argument("--out", help="picture to write (needs matplotlib)")
     options = parser.parse_args()
     print("load  k requests/s  p50 us  p99 us")
-    percentiles: dict[int, dict[float, float]] = {50: {}, 99: {}}
+    p50, p99 = {}, {}
     for load in LOADS:
         latency = run(load, seed=1)
-        for p, found in percentiles.items():
-            found[load] = latency.percentile(p) / 1000
-        row = f"{percentiles[50][load]:6.1f}  {percentiles[99][load]:6.1f}"
-        print(f"{load:4.1f}  {load * 1e6 / WORK_NS:12.0f}  {row}")
-    print(f"the knee: p99 is within 5 times its least up to load {knee(percentiles[99])}")
+        p50[load], p99[load] = (latency.percentile(p) / 1000 for p in (50, 99))
+        print(f"{load:4.1f}  {load * 1e6 / WORK_NS:12.0f}  {p50[load]:6.1f}  {p99[load]:6.1f}")
+    print(f"the knee: p99 is within 5 times its least up to load {knee(p99)}")
     if options.out:
         from matplotlib import pyplot as plt
 
-        for p, found in percentiles.items():
-            plt.semilogy(list(found), list(found.values()), marker="o", label=f"p{p}")
-        plt.xlabel("offered load / capacity")
-        plt.ylabel("latency (us)")
-        plt.legend()
+        plt.semilogy(LOADS, list(p50.values()), LOADS, list(p99.values()), marker="o")
+        plt.gca().set(xlabel="offered load / capacity", ylabel="latency (us)")
+        plt.legend(["p50", "p99"])
         plt.savefig(options.out)
 
 
