@@ -13,6 +13,7 @@ from pyrdma import notebook
 
 FAKE = str(Path(__file__).with_name("fake_experiment.py"))
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.py"))
+OF_EXPERIMENTS = [path for path in NOTEBOOKS if "rd.fetch(" in path.read_text(encoding="utf-8")]
 
 
 class Shown:
@@ -44,7 +45,7 @@ def test_a_run_reports_each_point_on_one_line(
     assert line.lines[-1].startswith("fake: 4 of 4 points")
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", OF_EXPERIMENTS, ids=lambda p: p.stem)
 def test_a_notebook_has_parameters_and_a_run(path: Path) -> None:
     cells = path.read_text(encoding="utf-8").split("# %%")
     (parameters,) = (n for n, cell in enumerate(cells) if "\nCHANGES = " in cell)

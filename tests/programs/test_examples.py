@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples" / "programs"
-
 
 def example(name: str) -> Any:
-    """Import an example, which is no package's."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(f"pyrdma.experiments.examples.programs.{name}")
 
 
 def test_retried_requests_are_executed_once() -> None:
