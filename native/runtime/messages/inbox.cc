@@ -43,8 +43,14 @@ Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
     free_sends_.push_back(slot);
   }
   datagrams_ = std::make_unique<Datagrams>(env, *domain_, *completions_, *memory_);
-  device.rendezvous().publish_value(address_key(name, env.node(), env.incarnation()),
-                                    Address{datagrams_->address()});
+  // Peers look for one incarnation after the other. An earlier one may have ended before it bound.
+  fabric::Rendezvous& rendezvous = device.rendezvous();
+  for (std::uint32_t earlier = 0; earlier < env.incarnation(); ++earlier) {
+    const std::string key = address_key(name, env.node(), earlier);
+    if (!rendezvous.find(key)) rendezvous.publish_value(key, kNeverBound);
+  }
+  rendezvous.publish_value(address_key(name, env.node(), env.incarnation()),
+                           Address{datagrams_->address()});
 }
 
 Inbox::~Inbox() = default;
@@ -55,18 +61,25 @@ void Inbox::post_receive(std::uint64_t slot) {
   shared_->post_receive({&request, 1});
 }
 
-// Moves completions from the NIC to this process. Never waits.
+// Moves completions from the NIC to this process; returns true if there are any to handle. Never
+// waits.
 bool Inbox::look() {
-  if (mutex_.try_lock()) {
-    std::array<fabric::Completion, 16> found;
-    const std::size_t count = completions_->poll(found);
-    polled_.insert(polled_.end(), found.begin(),
-                   found.begin() + static_cast<std::ptrdiff_t>(count));
-    const bool any = !polled_.empty() || !requests_.empty();
-    mutex_.unlock();
-    return any;
-  }
-  return false;
+  if (!mutex_.try_lock()) return false;
+  std::array<fabric::Completion, 16> found;
+  const std::size_t count = completions_->poll(found);
+  polled_.insert(polled_.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count));
+  const bool any = !polled_.empty();
+  mutex_.unlock();
+  return any;
+}
+
+// The same, with the requests that other threads have found.
+bool Inbox::look_for_requests() {
+  if (look()) return true;
+  if (!mutex_.try_lock()) return false;
+  const bool any = !requests_.empty();
+  mutex_.unlock();
+  return any;
 }
 
 void Inbox::handle() {
@@ -172,7 +185,8 @@ std::optional<Request> Inbox::next(Time deadline, Wait wait) {
         return oldest;
       }
     }
-    if (!wait([this] { return look(); }, deadline, completions_->watch())) return std::nullopt;
+    if (!wait([this] { return look_for_requests(); }, deadline, completions_->watch()))
+      return std::nullopt;
   }
 }
 

@@ -72,6 +72,7 @@ class Inbox {
  private:
   struct Connection;
   bool look();
+  bool look_for_requests();
   void handle();
   void handle(const fabric::Completion& completion);
   void accept(const messages::ConnectRequest& request);

@@ -143,6 +143,28 @@ TEST(RuntimeMessagesSim, AnInboxIsFoundAgainAfterARestart) {
   EXPECT_GT(replies, 10U);
 }
 
+TEST(RuntimeMessagesSim, AnInboxIsFoundThoughEarlierIncarnationsHadNotBoundIt) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  for (int i = 1; i <= 3; ++i) {
+    cluster.kill_later(0, i * kMillisecond);
+    cluster.restart_later(0, i * kMillisecond + 10 * kMicrosecond);
+  }
+  std::string reply;
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) {
+      env.sleep_until(10 * kMillisecond);
+      Inbox inbox(env, "test", {4, 64});
+      const auto request = inbox.next(kSecond, wait);
+      ASSERT_TRUE(request.has_value());
+      return inbox.reply(*request, std::to_string(env.incarnation()), wait);
+    }
+    Peer peer(env, "test", 0, kSecond, wait);
+    reply = peer.call("", env.now() + kSecond, wait);
+  });
+  EXPECT_EQ(reply, "3");
+}
+
 TEST(RuntimeMessagesSim, AnInboxForgetsThePeersOfAnEarlierIncarnation) {
   fabric::sim::SimCluster cluster(sim_options(2));
   for (int i = 1; i <= 8; ++i) {

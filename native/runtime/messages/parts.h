@@ -41,6 +41,7 @@ struct ConnectReply {
 struct Address {
   fabric::QpAddress datagrams;
 };
+inline constexpr std::uint8_t kNeverBound = 0;  // in its place: an incarnation without the inbox
 
 inline constexpr std::uint32_t kDatagramBytes = fabric::kGrhBytes + 256;
 inline constexpr std::uint32_t kInlineBytes = 64;

@@ -43,6 +43,10 @@ Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait w
   ConnectReply reply;
   for (Time pause = 20 * kMicrosecond;; pause = std::min(2 * pause, 5 * kMillisecond)) {
     while (const auto found = device.rendezvous().find(address_key(name, node, next))) {
+      if (found->size() == sizeof kNeverBound) {
+        ++next;
+        continue;
+      }
       if (found->size() != sizeof inbox)
         throw Error(ErrorCode::kInternal, "the address of inbox " + name + " is damaged");
       std::memcpy(&inbox, found->data(), sizeof inbox);
