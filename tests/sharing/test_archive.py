@@ -334,6 +334,7 @@ def test_a_notebook_shows_an_archive_as_it_is(
     shown: list[str] = []
     display = SimpleNamespace(display=shown.append, Image=lambda filename: filename)
     monkeypatch.setattr(notebook, "import_module", lambda _: display)
+    monkeypatch.setattr(notebook, "progress", lambda _: None)
     monkeypatch.setenv("PYRDMA_RESULTS", str(made))
     tree.edit(
         "FACTOR = 100", "FACTOR = 200"
