@@ -39,7 +39,7 @@ Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
   sends_ = std::make_unique<Slots>(*memory_, options.depth, slot_bytes);
   shared_ = device.create_shared_receive_queue(*domain_, options.depth, 1);
   for (std::uint32_t slot = 0; slot < options.depth; ++slot) {
-    post_receive(slot);
+    free_receives_.push_back(slot);
     free_sends_.push_back(slot);
   }
   datagrams_ = std::make_unique<Datagrams>(env, *domain_, *completions_, *memory_);
@@ -55,10 +55,16 @@ Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
 
 Inbox::~Inbox() = default;
 
-void Inbox::post_receive(std::uint64_t slot) {
-  const fabric::Sge sge = receives_->sge(slot, receives_->slot_bytes);
-  const fabric::ReceiveRequest request{slot, &sge, 1};
-  shared_->post_receive({&request, 1});
+// Returns false if some receives are not posted: see Datagrams::post_receives.
+bool Inbox::post_receives() {
+  while (!free_receives_.empty()) {
+    const std::uint64_t slot = free_receives_.back();
+    const fabric::Sge sge = receives_->sge(slot, receives_->slot_bytes);
+    const fabric::ReceiveRequest request{slot, &sge, 1};
+    if (shared_->post_receive({&request, 1}).accepted != 1) break;
+    free_receives_.pop_back();
+  }
+  return datagrams_->post_receives() && free_receives_.empty();
 }
 
 // Moves completions from the NIC to this process; returns true if there are any to handle. Never
@@ -88,6 +94,8 @@ void Inbox::handle() {
     polled_.pop_front();
     handle(completion);
   }
+  datagrams_->recover();
+  post_receives();
   if (!requests_.empty()) env_.notify(completions_->watch());  // for a thread that found it locked
 }
 
@@ -121,7 +129,7 @@ void Inbox::handle(const fabric::Completion& completion) {
       requests_.push_back(std::move(request));
     }
   }
-  post_receive(completion.wr_id);
+  free_receives_.push_back(completion.wr_id);
 }
 
 // A peer asks again until it has the reply, and anew when it has been restarted.
@@ -176,6 +184,7 @@ void Inbox::close(std::uint64_t number) {
 
 std::optional<Request> Inbox::next(Time deadline, Wait wait) {
   for (;;) {
+    bool all_posted = false;
     {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
@@ -184,8 +193,11 @@ std::optional<Request> Inbox::next(Time deadline, Wait wait) {
         requests_.pop_front();
         return oldest;
       }
+      all_posted = post_receives();
     }
-    if (!wait([this] { return look_for_requests(); }, deadline, completions_->watch()))
+    const Time until = all_posted ? deadline : std::min(deadline, env_.now() + kRetry);
+    if (!wait([this] { return look_for_requests(); }, until, completions_->watch()) &&
+        until == deadline)
       return std::nullopt;
   }
 }
@@ -197,6 +209,7 @@ void Inbox::reply(const Request& request, std::string_view data, Wait wait) {
                 "send()");
   check_length(data, options_.max_bytes, "the reply");
   for (;;) {
+    Time until = kForever;
     {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
@@ -212,9 +225,10 @@ void Inbox::reply(const Request& request, std::string_view data, Wait wait) {
           connection.sending.push_back(slot);
           return;
         }
+        until = env_.now() + kRetry;  // the queue takes no message now
       }
     }
-    wait([this] { return look(); }, kForever, completions_->watch());
+    wait([this] { return look(); }, until, completions_->watch());
   }
 }
 

@@ -76,7 +76,7 @@ class Inbox {
   void handle();
   void handle(const fabric::Completion& completion);
   void accept(const messages::ConnectRequest& request);
-  void post_receive(std::uint64_t slot);
+  bool post_receives();
   void close(std::uint64_t connection);
 
   Env& env_;
@@ -89,6 +89,7 @@ class Inbox {
   std::unique_ptr<messages::Datagrams> datagrams_;
   std::unique_ptr<messages::Slots> receives_, sends_;
   std::vector<std::uint32_t> free_sends_;
+  std::vector<std::uint64_t> free_receives_;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::uint64_t> by_qp_;
   std::uint64_t next_connection_ = 1;
@@ -122,7 +123,8 @@ class Peer {
   bool look();
   void handle(const fabric::Completion& completion);
   void check() const;
-  void post_receive(std::uint64_t slot);
+  bool post_receives();
+  Time until(Time deadline);
 
   Env& env_;
   std::string name_;
@@ -136,6 +138,7 @@ class Peer {
   std::unique_ptr<messages::Slots> receives_, sends_;
   std::unique_ptr<fabric::QueuePair> qp_;
   std::vector<Slot> slots_;
+  std::vector<std::uint64_t> free_receives_;
   std::uint64_t next_id_ = 1;
   std::optional<std::string> datagram_;  // that has arrived
   fabric::Status error_ = fabric::Status::kSuccess;

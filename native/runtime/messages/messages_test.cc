@@ -189,6 +189,65 @@ TEST(RuntimeMessagesSim, AnInboxForgetsThePeersOfAnEarlierIncarnation) {
   EXPECT_EQ(served, 9);
 }
 
+// All queue pairs of the node fail. The datagrams' is connected anew, so that peers connect again.
+TEST(RuntimeMessagesSim, AnInboxOutlivesAFailureOfItsDevice) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  int failures = 0;
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) {
+      Inbox inbox(env, "test", {4, 64});
+      for (std::string data; data != "last";) {
+        const auto request = inbox.next(env.now() + kSecond, wait);
+        ASSERT_TRUE(request.has_value());
+        data = request->data;
+        inbox.reply(*request, data, wait);
+      }
+      return env.sleep_until(env.now() + kMillisecond);
+    }
+    auto peer = std::make_unique<Peer>(env, "test", 0, kSecond, wait);
+    EXPECT_EQ(peer->call("first", env.now() + kSecond, wait), "first");
+    cluster.fail_device(0, 0, kMillisecond);
+    for (std::string reply; reply != "last";) {
+      try {
+        reply = peer->call("last", env.now() + kSecond, wait);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+        ++failures;
+        peer.reset();
+        peer = std::make_unique<Peer>(env, "test", 0, env.now() + kSecond, wait);
+      }
+    }
+  });
+  EXPECT_EQ(failures, 1);
+}
+
+// A queue refuses posts now and then while others are under way. What was refused is posted later.
+TEST(RuntimeMessagesSim, AQueueThatRefusesPostsDelaysMessagesAndLosesNone) {
+  fabric::sim::SimOptions options = sim_options(3);
+  options.faults = FaultOptions::from_values({{"queue_full.rate", 0.3}});
+  fabric::sim::SimCluster cluster(options);
+  int calls = 0;
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) {
+      Inbox inbox(env, "test", {16, 64});
+      while (const auto request = inbox.next(env.now() + 50 * kMillisecond, wait))
+        inbox.reply(*request, request->data, wait);
+      return;
+    }
+    Peer peer(env, "test", 0, kSecond, wait);
+    const auto body = [&] {
+      for (int i = 0; i < 100; ++i, ++calls)
+        EXPECT_EQ(peer.call(std::to_string(i), env.now() + kSecond, wait), std::to_string(i));
+    };
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (int i = 0; i < 4; ++i) threads.push_back(env.spawn("caller", body));
+  });
+  EXPECT_EQ(calls, 800);
+  EXPECT_GT(cluster.fault_counters().reached[static_cast<std::size_t>(Fault::queue_full)], 20U);
+}
+
 TEST(RuntimeMessagesSim, ACallThatIsGivenUpLeavesRoomForTheNext) {
   fabric::sim::SimCluster cluster(sim_options(2));
   cluster.run([&](Env& env) {

@@ -72,11 +72,24 @@ Datagrams::Datagrams(Env& env, fabric::ProtectionDomain& domain,
   options.max_sges = 1;
   qp_ = env.device().create_queue_pair(domain, completions, completions, options);
   qp_->connect({});
-  for (std::uint64_t slot = 0; slot < kEntries; ++slot) post(slot);
+  for (std::uint64_t slot = 0; slot < kEntries; ++slot) free_.push_back(slot);
+  post_receives();
 }
 
-void Datagrams::post(std::uint64_t slot) {
-  qp_->receive(receives_.sge(slot, kDatagramBytes), kDatagram | slot);
+bool Datagrams::post_receives() {
+  if (free_.empty()) return true;
+  if (qp_->state() == fabric::QpState::kError) return false;
+  while (!free_.empty() &&
+         qp_->receive(receives_.sge(free_.back(), kDatagramBytes), kDatagram | free_.back()))
+    free_.pop_back();
+  return free_.empty();
+}
+
+void Datagrams::recover() {
+  if (free_.empty() || qp_->state() != fabric::QpState::kError) return;
+  qp_->modify(fabric::QpState::kReset);
+  qp_->connect({});
+  post_receives();
 }
 
 void Datagrams::send(const fabric::QpAddress& to, std::string_view bytes) {
@@ -105,7 +118,7 @@ std::string Datagrams::take(const fabric::Completion& completion) {
       completion.byte_count <= kDatagramBytes)
     bytes.assign(reinterpret_cast<const char*>(receives_.at(slot)) + fabric::kGrhBytes,
                  completion.byte_count - fabric::kGrhBytes);
-  post(slot);
+  free_.push_back(slot);
   return bytes;
 }
 

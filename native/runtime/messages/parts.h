@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "env/env.h"
 #include "fabric/fabric.h"
@@ -82,16 +83,20 @@ class Datagrams {
   fabric::QpAddress address() const { return qp_->address(); }
   /// Sends plain data; drops it when the queue is full, as a network may.
   void send(const fabric::QpAddress& to, std::string_view bytes);
-  /// Returns the bytes that a receive has got, and posts it again.
+  /// Returns the bytes that a receive has got; nothing if it failed.
   std::string take(const fabric::Completion& completion);
-  bool owns(std::uint32_t qp_num) const { return qp_->qp_num() == qp_num; }
+  /// Posts the receives that are free. Returns false if some stay so: the queue takes none now, or
+  /// has failed. Never waits.
+  bool post_receives();
+  /// Connects the queue pair anew if it has failed, as when its device has. It keeps its address.
+  void recover();
 
  private:
-  void post(std::uint64_t slot);
   Env& env_;
   fabric::ProtectionDomain& domain_;
   Slots receives_, sends_;
   std::uint64_t next_send_ = 0;
+  std::vector<std::uint64_t> free_;  // receives that are not posted
   std::unique_ptr<fabric::QueuePair> qp_;
   std::map<std::uint64_t, std::unique_ptr<fabric::AddressHandle>> handles_;  // by node and number
 };
@@ -105,6 +110,8 @@ bool post_message(Env& env, fabric::QueuePair& qp, const Slots& slots, std::uint
 /// Copies what follows the header to `data`; returns nothing for a message without a header.
 std::optional<Header> read_message(Env& env, const Slots& slots, std::uint64_t slot,
                                    std::uint32_t length, std::string& data);
+/// After this time a post that a queue has refused is tried again.
+inline constexpr Time kRetry = 10 * kMicrosecond;
 /// Throws Error(kUnavailable) if the device lacks what messages need.
 void need(const fabric::Device& device);
 /// Throws Error(kInvalidArgument) for data longer than `max_bytes`; `what` is the data.

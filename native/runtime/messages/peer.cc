@@ -72,8 +72,12 @@ Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait w
   const auto slot_bytes = static_cast<std::uint32_t>(sizeof(Header) + max_bytes_);
   receives_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
   sends_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
+  if (qp_->state() != fabric::QpState::kReset)
+    throw Error(ErrorCode::kUnavailable, "the device of node " + std::to_string(env.node()) +
+                                             " has failed during a connect; connect again");
   qp_->connect(reply.connection);
-  for (std::uint64_t slot = 0; slot < kWindow; ++slot) post_receive(slot);
+  for (std::uint64_t slot = 0; slot < kWindow; ++slot) free_receives_.push_back(slot);
+  post_receives();
 }
 
 Peer::~Peer() = default;
@@ -85,6 +89,8 @@ bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectRep
   request.incarnation = env_.incarnation();
   request.connection = qp_->address();
   request.datagrams = datagrams_->address();
+  datagrams_->recover();
+  datagrams_->post_receives();
   datagrams_->send(inbox, bytes_of(request));
   while (wait([this] { return look(); }, until, completions_->watch())) {
     if (!datagram_) continue;
@@ -97,8 +103,20 @@ bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectRep
   return false;
 }
 
-void Peer::post_receive(std::uint64_t slot) {
-  qp_->receive(receives_->sge(slot, receives_->slot_bytes), slot);
+// Returns false if some receives are not posted. Without a connection there are none.
+bool Peer::post_receives() {
+  while (!free_receives_.empty() && error_ == fabric::Status::kSuccess) {
+    const std::uint64_t slot = free_receives_.back();
+    if (!qp_->receive(receives_->sge(slot, receives_->slot_bytes), slot)) return false;
+    free_receives_.pop_back();
+  }
+  return true;
+}
+
+// Returns the end of a wait: `deadline`, or earlier if receives are to be posted again.
+Time Peer::until(Time deadline) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return post_receives() ? deadline : std::min(deadline, env_.now() + kRetry);
 }
 
 // Handles completions; returns true if there were any. Never waits.
@@ -107,6 +125,8 @@ bool Peer::look() {
   std::array<fabric::Completion, 16> found;
   const std::size_t count = completions_->poll(found);
   for (std::size_t i = 0; i < count; ++i) handle(found[i]);
+  post_receives();
+  datagrams_->post_receives();
   mutex_.unlock();
   return count != 0;
 }
@@ -131,7 +151,7 @@ void Peer::handle(const fabric::Completion& completion) {
     for (Slot& slot : slots_)
       if (slot.id != 0 && slot.id == header->id) slot.reply = std::move(data);
   }
-  post_receive(completion.wr_id);
+  free_receives_.push_back(completion.wr_id);
 }
 
 void Peer::check() const {
@@ -149,6 +169,7 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
   check_length(data, max_bytes_, "the request");
   const std::uint32_t max_inline = std::min(kInlineBytes, env_.device().capabilities().max_inline);
   for (;;) {
+    bool refused = false;
     {
       const std::lock_guard<Mutex> lock(mutex_);
       check();
@@ -156,7 +177,10 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
         Slot& slot = slots_[i];
         if (!slot.is_free()) continue;
         const std::uint64_t id = wants_reply ? next_id_ : 0;
-        if (!post_message(env_, *qp_, *sends_, i, id, data, max_inline)) break;
+        if (!post_message(env_, *qp_, *sends_, i, id, data, max_inline)) {
+          refused = true;
+          break;
+        }
         next_id_ += wants_reply;
         slot.id = id;
         slot.sending = true;
@@ -169,10 +193,16 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
       return error_ != fabric::Status::kSuccess ||
              std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.is_free(); });
     };
-    if (!wait(has_room, deadline, completions_->watch()))
-      throw Error(ErrorCode::kTimeout, "no room for a message to node " + std::to_string(node_) +
-                                           ": " + std::to_string(kWindow) + " are under way")
-          .blaming({node_});
+    if (refused) {  // the queue takes no message now
+      Watch none;
+      wait([] { return false; }, std::min(deadline, env_.now() + kRetry), none);
+      if (env_.now() < deadline) continue;
+    } else if (wait(has_room, deadline, completions_->watch())) {
+      continue;
+    }
+    throw Error(ErrorCode::kTimeout, "no room for a message to node " + std::to_string(node_) +
+                                         ": " + std::to_string(kWindow) + " are under way")
+        .blaming({node_});
   }
 }
 
@@ -187,12 +217,12 @@ std::string Peer::call(std::string_view data, Time deadline, Wait wait) {
       peer.env_.notify(peer.completions_->watch());  // for threads that wait for room
     }
   } ending{*this, slot};
-  wait(
-      [&] {
-        look();
-        return slot.reply.has_value() || error_ != fabric::Status::kSuccess;
-      },
-      deadline, completions_->watch());
+  const auto has_ended = [&] {
+    look();
+    return slot.reply.has_value() || error_ != fabric::Status::kSuccess;
+  };
+  for (Time end = until(deadline); !wait(has_ended, end, completions_->watch()) && end != deadline;)
+    end = until(deadline);
   if (slot.reply) return std::move(*slot.reply);
   check();
   throw Error(ErrorCode::kTimeout,
