@@ -169,6 +169,21 @@ def test_a_deadline_names_the_tasks_that_wait() -> None:
         cluster.program(stuck, deadline_s=0.001)
 
 
+def test_the_deadline_is_not_of_a_clock_that_jumps() -> None:
+    ahead: list[int] = []
+
+    async def stuck(node: Node) -> None:
+        await node.sleep(0.022)
+        ahead.append(node.now() - cluster.now_ns)
+        await node.event().wait(timeout_s=100)
+
+    with simulated(faults={"clock_jump": 1.0, "heal_at_ns": 20e6}) as cluster:
+        with raises(rd.Timeout, "an event"):
+            cluster.program(stuck, deadline_s=0.05)
+        assert cluster.now_ns == 50_000_000
+    assert max(ahead) > 1_000_000
+
+
 def test_a_busy_task_meets_the_deadline_too() -> None:
     async def busy(node: Node) -> None:
         while True:
