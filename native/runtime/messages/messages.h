@@ -120,7 +120,7 @@ class Peer {
   struct Slot;
   bool ask(const fabric::QpAddress& inbox, Time until, Wait wait, messages::ConnectReply& reply);
   std::uint64_t post(std::string_view data, bool wants_reply, Time deadline, Wait wait);
-  bool look();
+  bool look(FunctionRef<bool()> found);
   void handle(const fabric::Completion& completion);
   void check() const;
   bool post_receives();

@@ -1,6 +1,7 @@
 // The peer of a service.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -14,7 +15,7 @@ namespace pyrdma::runtime {
 using namespace messages;
 
 struct Peer::Slot {
-  std::uint64_t id = 0;  // of the call that waits; 0: none
+  std::atomic<std::uint64_t> id{0};  // of the call that waits; 0: none
   bool sending = false;
   std::optional<std::string> reply;
   bool is_free() const { return id == 0 && !sending; }
@@ -92,8 +93,8 @@ bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectRep
   datagrams_->recover();
   datagrams_->post_receives();
   datagrams_->send(inbox, bytes_of(request));
-  while (wait([this] { return look(); }, until, completions_->watch())) {
-    if (!datagram_) continue;
+  const auto has_come = [this] { return datagram_.has_value(); };
+  while (wait([&] { return look(has_come); }, until, completions_->watch())) {
     const auto answer = read<ConnectReply>(*datagram_);
     datagram_.reset();
     if (!answer || answer->asked != qp_->qp_num()) continue;
@@ -119,16 +120,18 @@ Time Peer::until(Time deadline) {
   return post_receives() ? deadline : std::min(deadline, env_.now() + kRetry);
 }
 
-// Handles completions; returns true if there were any. Never waits.
-bool Peer::look() {
+// Handles completions, then returns `found()`, under the lock. Never waits.
+bool Peer::look(FunctionRef<bool()> found) {
   if (!mutex_.try_lock()) return false;
-  std::array<fabric::Completion, 16> found;
-  const std::size_t count = completions_->poll(found);
-  for (std::size_t i = 0; i < count; ++i) handle(found[i]);
+  std::array<fabric::Completion, 16> polled;
+  const std::size_t count = completions_->poll(polled);
+  for (std::size_t i = 0; i < count; ++i) handle(polled[i]);
   post_receives();
   datagrams_->post_receives();
+  const bool result = found();
   mutex_.unlock();
-  return count != 0;
+  if (count != 0) env_.notify(completions_->watch());  // for a thread that found it locked
+  return result;
 }
 
 void Peer::handle(const fabric::Completion& completion) {
@@ -189,7 +192,6 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
       }
     }
     const auto has_room = [this] {
-      look();
       return error_ != fabric::Status::kSuccess ||
              std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.is_free(); });
     };
@@ -197,7 +199,7 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
       Watch none;
       wait([] { return false; }, std::min(deadline, env_.now() + kRetry), none);
       if (env_.now() < deadline) continue;
-    } else if (wait(has_room, deadline, completions_->watch())) {
+    } else if (wait([&] { return look(has_room); }, deadline, completions_->watch())) {
       continue;
     }
     throw Error(ErrorCode::kTimeout, "no room for a message to node " + std::to_string(node_) +
@@ -218,11 +220,12 @@ std::string Peer::call(std::string_view data, Time deadline, Wait wait) {
     }
   } ending{*this, slot};
   const auto has_ended = [&] {
-    look();
     return slot.reply.has_value() || error_ != fabric::Status::kSuccess;
   };
-  for (Time end = until(deadline); !wait(has_ended, end, completions_->watch()) && end != deadline;)
+  for (Time end = until(deadline);
+       !wait([&] { return look(has_ended); }, end, completions_->watch()) && end != deadline;)
     end = until(deadline);
+  const std::lock_guard<Mutex> lock(mutex_);
   if (slot.reply) return std::move(*slot.reply);
   check();
   throw Error(ErrorCode::kTimeout,
