@@ -10,7 +10,9 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
-    fuzz, check, calibrate, cloudlab, deploy  tools that need no experiment
+    fuzz, calibrate, cloudlab, deploy         tools that need no experiment
+    protocol                                  node programs that are fuzzed
+    check                                     histories
     validate, validation_figure               a real fabric beside its simulation
     sharing                                   reports and archives of results
     predictions, published                    verdicts, counted; the papers' numbers by point
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from .data import Data
     from .experiment import Axis, Experiment, Point
     from .profiles import Profile
+    from .protocol import Protocol
     from .result import Result, Row
     from .results import load
     from .runs import run
@@ -86,6 +89,7 @@ __all__ = [
     "NodeEnded",
     "Point",
     "Profile",
+    "Protocol",
     "Result",
     "Row",
     "Timeout",
@@ -127,6 +131,7 @@ _FROM = {
     "Experiment": "experiment",
     "Point": "experiment",
     "Profile": "profiles",
+    "Protocol": "protocol",
     "Result": "result",
     "Row": "result",
     "compare": "comparison",

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from . import provenance
+from . import protocol, provenance
 from . import timeline as timelines
 from ._native import native
-from .arguments import Between, Count, Jobs, Seed, checked, shown
+from .arguments import Between, Count, Duration, Jobs, Seed, checked, shown
 from .errors import InvalidArgument
 from .profiles import Profile
 from .workers import Workers, labelled
@@ -63,6 +63,8 @@ class Options:
         A deliberate bug that the run must find.
     preset
         A preset of the system, such as paper; drawn by each seed if empty.
+    duration_s
+        Virtual time after which a run of a protocol's file ends; the file's own if None.
     """
 
     system: str = "fabric"
@@ -75,12 +77,15 @@ class Options:
     kept: Ranges | None = None
     mutation: str = ""
     preset: str = ""
+    duration_s: Duration | None = None
 
     @checked
     def replay(self, seed: Seed, fingerprint: Seed | None = None) -> str:
         """Return the command that runs `seed` again."""
         words = ["pyrdma", "replay", self.system, "--seed", str(seed)]
-        words += ["--nodes", str(self.nodes), "--operations", str(self.operations)]
+        words += ["--nodes", str(self.nodes)]
+        if not protocol.is_file(self.system):
+            words += ["--operations", str(self.operations)]
         words += ["--profile", self.profile, "--memory", "weak" if self.weak else "strong"]
         if self.faults is not None:
             words += ["--faults", "none"] if not self.faults else []
@@ -94,6 +99,8 @@ class Options:
             words += ["--mutation", self.mutation]
         if self.preset:
             words += ["--preset", self.preset]
+        if self.duration_s is not None:
+            words += ["--duration", repr(self.duration_s)]
         if fingerprint is not None:
             words += ["--expect", f"{fingerprint:016x}"]
         return shlex.join(words)
@@ -113,6 +120,27 @@ def run(
 
     With `timeline` the file of a timeline is written, too; see `SimulatedCluster.timeline`.
     """
+    found = (protocol.run if protocol.is_file(options.system) else _run_native)(
+        options, seed, trace=trace, history=history, events=events, timeline=timeline
+    )
+    if timeline is not None:
+        timelines.write(Path(timeline.path), found["timeline"])
+    return found
+
+
+def _run_native(
+    options: Options,
+    seed: int,
+    *,
+    trace: bool,
+    history: bool,
+    events: bool,
+    timeline: timelines.Options | None,
+) -> dict[str, Any]:
+    if options.duration_s is not None:
+        raise InvalidArgument(
+            f"duration_s is {options.duration_s}; it is for the file of a protocol: give operations"
+        )
     core: Any = native()
     values = _profile_values(options.profile)
     found: dict[str, Any] = core.fuzz.run(
@@ -132,8 +160,6 @@ def run(
         events=events,
         timeline=None if timeline is None else timeline.range_ps(),
     )
-    if timeline is not None:
-        timelines.write(Path(timeline.path), found["timeline"])
     return found
 
 
@@ -291,7 +317,8 @@ def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict
         "replay": options.replay(found["seed"], found["fingerprint"]),
     }
     if out is not None:
-        folder = out / "fuzz" / options.system
+        named = Path(options.system).stem if protocol.is_file(options.system) else options.system
+        folder = out / "fuzz" / named
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"seed-{found['seed']}.json"
         path.write_text(json.dumps(record, indent=1) + "\n")
@@ -377,6 +404,9 @@ def minimise(
     options = replace(options, kinds=tuple(kinds))
     if progress is not None:
         progress(f"{len(kinds)} of {len(found['kinds'])} kinds of faults are needed")
+    if protocol.is_file(options.system):
+        options = protocol.shorter(options, fails, found["virtual_ns"], progress)
+        return options, run(options, seed)
     whole = options.kept or ((0, options.operations - 1),)
     ids = [i for low, high in whole for i in range(low, min(high, options.operations - 1) + 1)]
     ids = _ddmin(ids, lambda some: fails(replace(options, kept=_ranges(some))))

@@ -23,7 +23,7 @@ from .extras import lacking_extra
 from .profiles import Profile
 from .trust import distrusted_below
 
-__all__ = ["broken", "find", "ids", "load", "located", "root", "source"]
+__all__ = ["broken", "find", "ids", "import_file", "load", "located", "root", "source"]
 
 _DECLARES = re.compile(r"^experiment\b", re.MULTILINE)
 _PACKAGE = "experiments"
@@ -174,7 +174,7 @@ def load(name: str) -> Experiment:
     _expose_root()
     try:
         if name.endswith(".py"):
-            module = _import_file(Path(name))
+            module = import_file(Path(name))
         else:
             module = importlib.import_module(f"{_PACKAGE}.{name.replace('/', '.')}")
     except (Exception, SystemExit) as error:
@@ -252,15 +252,16 @@ class _SourceLoader(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def _import_file(path: Path) -> types.ModuleType:
+def import_file(path: Path) -> types.ModuleType:
+    """Import a file that the user has named; its helpers come from the folder `root`."""
     if not path.is_file():
         raise InvalidArgument(f"no such experiment file: {path}")
-    """Import a file that the user has named; its helpers come from the folder `root`."""
     name = f"pyrdma_experiment_{path.stem}"
     loader = _SourceLoader(name, str(path))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there for the names of a text annotation
     try:
         loader.exec_module(module)
     except ModuleNotFoundError as error:

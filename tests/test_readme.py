@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 EXPERIMENT = next(block for block in BLOCKS if "Experiment(" in block)
-SCRIPTS = [block for block in BLOCKS if block != EXPERIMENT]
+PROTOCOL = next(block for block in BLOCKS if "Protocol(" in block)
+SCRIPTS = [block for block in BLOCKS if block not in (EXPERIMENT, PROTOCOL)]
 
 
 def run(folder: Path, *words: str) -> str:
@@ -40,6 +41,12 @@ def test_experiment_runs(fabric: str, tmp_path: Path) -> None:
     pyrdma = str(Path(sys.executable).with_name("pyrdma"))
     run(tmp_path, pyrdma, "run", "read_rate.py", "--fabric", fabric, "--out", "out")
     assert (tmp_path / "out" / "mine" / "read_rate" / fabric / "results.parquet").exists()
+
+
+def test_protocol_is_fuzzed(tmp_path: Path) -> None:
+    (tmp_path / "my_protocol.py").write_text(PROTOCOL)
+    pyrdma = str(Path(sys.executable).with_name("pyrdma"))
+    assert "0 of 20" in run(tmp_path, pyrdma, "fuzz", "my_protocol.py", "--seeds", "20")
 
 
 def test_named_paths_exist() -> None:

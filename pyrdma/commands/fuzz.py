@@ -13,11 +13,29 @@ from .terminal import Json, Out
 __all__ = ["register"]
 
 System = Annotated[
-    str, typer.Argument(metavar="SYSTEM", help="The system to fuzz, such as fabric.")
+    str,
+    typer.Argument(
+        metavar="SYSTEM",
+        help="The system to fuzz, such as fabric, or a Python file with a protocol.",
+    ),
 ]
-Nodes = Annotated[int, typer.Option(min=2, max=32)]
+Nodes = Annotated[
+    int | None,
+    typer.Option(min=2, max=32, help="Number of nodes. Default: 5, or as a file's protocol says."),
+]
 Operations = Annotated[
-    int, typer.Option(min=1, max=1_000_000, help="Operations of all clients together.")
+    int | None,
+    typer.Option(
+        min=1,
+        max=1_000_000,
+        help="Operations of all clients together, 10000 by default. A file decides them itself.",
+    ),
+]
+Virtual = Annotated[
+    float | None,
+    typer.Option(
+        "--duration", help="Of a file: virtual seconds after which a run ends in good order."
+    ),
 ]
 ProfileName = Annotated[str, typer.Option("--profile", help="Name of a profile, or a TOML file.")]
 Memory = Annotated[str, typer.Option(help="weak or strong.")]
@@ -61,28 +79,30 @@ def fuzz_system(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes; one per core by default.")
     ] = None,
-    nodes: Nodes = 5,
-    operations: Operations = 10000,
+    nodes: Nodes = None,
+    operations: Operations = None,
     profile: ProfileName = "cx5",
     memory: Memory = "weak",
     faults: Faults = None,
     kinds: Kinds = None,
     mutation: Mutation = "",
     preset: Preset = "",
+    duration: Virtual = None,
     twice: Annotated[
         bool, typer.Option(help="Run each seed twice; both runs must be equal.")
     ] = False,
     out: Out = Path("results"),
     as_json: Json = False,
 ) -> None:
-    """Run a simulated system from many seeds under random faults.
+    """Run a simulated system, or a protocol in Python, from many seeds under random faults.
 
     Exit status: 0 no violation, 1 a violation or a history that the checker gave up on.
     """
     from .fuzz_output import fuzz_command, options_of
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, None, mutation, preset
+        *(system, nodes, operations, profile, memory, faults or [], kinds, None, mutation, preset),
+        duration,
     )
     with terminal.progress(f"fuzz {system}") as progress:
         status = fuzz_command(options, seeds, first, jobs, out, twice, as_json, progress)
@@ -92,8 +112,8 @@ def fuzz_system(
 def replay_seed(
     system: System,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)],
-    nodes: Nodes = 5,
-    operations: Operations = 10000,
+    nodes: Nodes = None,
+    operations: Operations = None,
     profile: ProfileName = "cx5",
     memory: Memory = "weak",
     faults: Faults = None,
@@ -104,6 +124,7 @@ def replay_seed(
     ] = None,
     mutation: Mutation = "",
     preset: Preset = "",
+    duration: Virtual = None,
     trace: Annotated[
         str | None, typer.Option(help="File for the event trace; - for standard output.")
     ] = None,
@@ -128,7 +149,8 @@ def replay_seed(
     from .fuzz_output import options_of, replay_command
 
     options = options_of(
-        system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation, preset
+        *(system, nodes, operations, profile, memory, faults or [], kinds, keep, mutation, preset),
+        duration,
     )
     recorded = timelines.options_of(timeline, timeline_window, timeline_limit)
     raise typer.Exit(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyrdma import fuzz as fuzzing
+from pyrdma import protocol
 from pyrdma.errors import InvalidArgument
 from pyrdma.timeline import Options as Timelines
 from pyrdma.timeline import line
@@ -18,8 +20,8 @@ __all__ = ["fuzz_command", "options_of", "replay_command"]
 
 def options_of(
     system: str,
-    nodes: int,
-    operations: int,
+    nodes: int | None,
+    operations: int | None,
     profile: str,
     memory: str,
     faults: Sequence[str],
@@ -27,6 +29,7 @@ def options_of(
     keep: str | None,
     mutation: str,
     preset: str,
+    duration_s: float | None = None,
 ) -> fuzzing.Options:
     """Return options from the command line's values.
 
@@ -36,14 +39,26 @@ def options_of(
         A value has the wrong form; the message names it.
     """
     names = [found["name"] for found in fuzzing.systems()]
-    if system not in names:
-        raise InvalidArgument(f"unknown system {system!r}; these can be fuzzed: {', '.join(names)}")
+    if protocol.is_file(system):
+        reproducibly()
+        nodes = nodes or protocol.load(system).nodes
+        given = {"operations": operations, "keep": keep, "mutation": mutation, "preset": preset}
+        for name, value in given.items():
+            if value:
+                raise InvalidArgument(f"--{name}: the protocol of a file has none; leave it out")
+    elif system not in names:
+        raise InvalidArgument(
+            f"unknown system {system!r}; these can be fuzzed: {', '.join(names)}, or a Python file "
+            "with a protocol"
+        )
+    elif duration_s is not None:
+        raise InvalidArgument("--duration is for the file of a protocol; use --operations")
     if memory not in ("weak", "strong"):
         raise InvalidArgument(f"--memory {memory!r}: give weak or strong")
     return fuzzing.Options(
         system,
-        nodes,
-        operations,
+        nodes or 5,
+        operations or 10000,
         profile,
         memory == "weak",
         _settings(faults) if faults else None,
@@ -51,7 +66,15 @@ def options_of(
         None if keep is None else fuzzing.parse_ranges(keep),
         mutation,
         preset,
+        duration_s,
     )
+
+
+def reproducibly() -> None:
+    """Start this command again unless the order of Python's sets is the same in each process."""
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        words = [sys.executable, "-m", "pyrdma", *sys.argv[1:]]
+        os.execve(sys.executable, words, {**os.environ, "PYTHONHASHSEED": "0"})
 
 
 def _settings(faults: Sequence[str]) -> dict[str, float]:

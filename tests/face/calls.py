@@ -88,7 +88,7 @@ def _remote(w: World) -> dict[str, Any]:
 def _options() -> dict[str, Any]:
     run = {"system": "fabric", "nodes": 2, "operations": 10, "profile": "cx5", "weak": True}
     faults = {"faults": {}, "kinds": (), "kept": ((0, 1),)}
-    return {**run, **faults, "mutation": "", "preset": ""}
+    return {**run, **faults, "mutation": "", "preset": "", "duration_s": 1.0}
 
 
 def _experiment() -> dict[str, Any]:

@@ -83,7 +83,18 @@ async def _nothing() -> None:
     pass
 
 
+async def _program(node: Node) -> None:
+    """Do nothing."""
+
+
+def _protocol(_: World) -> Call:
+    times = {"duration_s": 1.0, "deadline_s": 1.0, "heal_s": 0.01}
+    what = {"programs": _program, "nodes": 2, "model": "register", "check": len}
+    return rd.Protocol, {**what, "kinds": (), "faults": {}, **times}
+
+
 CALLS: dict[str, Callable[[World], Call]] = {
+    "protocol.Protocol": _protocol,
     "program.Event.wait": _called(_event, "wait", timeout_s=1e-6),
     "program.Inbox.receive": _called(_inbox, "receive", timeout_s=1e-6),
     "program.Node.bind": _called(_node, "bind", service="s", depth=1, max_bytes=1),
