@@ -3,7 +3,6 @@
 
 #include "bindings/argument.h"
 #include "bindings/bind.h"
-#include "bindings/errors.h"
 #include "bindings/requests.h"
 #include "bindings/waiting.h"
 
@@ -19,24 +18,16 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self,
                                 const Arg<"check", bool>& check) {
   std::vector<fabric::Completion> found(max);
   std::size_t count = 0;
-  wait_sliced(
-      self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
-      [&](Env& env, Time deadline) {
-        const std::lock_guard<std::mutex> lock(self.mutex());
-        fabric::CompletionQueue& queue = self.native();
-        if (queue.overrun())
-          throw Error(
-              ErrorCode::kExhausted,
-              "the completion queue overran its " + std::to_string(queue.entries()) +
-                  " entries and is unusable; create one with more entries, or poll more often");
-        return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
-                              &queue.watch());
-      });
+  wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
+              [&](Env& env, Time deadline) {
+                const std::lock_guard<std::mutex> lock(self.mutex());
+                fabric::CompletionQueue& queue = self.native();
+                check_overrun(queue);
+                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
+                                      &queue.watch());
+              });
   found.resize(count);
-  for (const fabric::Completion& completion : found) {
-    if (check && completion.status != fabric::Status::kSuccess) throw CompletionFailed(completion);
-  }
-  return to_rows(found);
+  return to_rows(found, check);
 }
 
 // The NIC copies inline payloads without a key check, so this code checks the address.

@@ -5,6 +5,7 @@
 
 #include "bindings/argument.h"
 #include "bindings/bind.h"
+#include "bindings/errors.h"
 #include "bindings/requests.h"
 
 namespace pyrdma::bindings {
@@ -227,7 +228,16 @@ Batch read_requests(const py::object& requests, const std::shared_ptr<PyAddressH
   return batch;
 }
 
-py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& completions) {
+void check_overrun(const fabric::CompletionQueue& queue) {
+  if (!queue.overrun()) return;
+  throw Error(ErrorCode::kExhausted,
+              "the completion queue overran its " + std::to_string(queue.entries()) +
+                  " entries and is unusable; create one with more entries, or poll more often");
+}
+
+py::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& completions, bool check) {
+  for (const fabric::Completion& completion : completions)
+    if (check && completion.status != fabric::Status::kSuccess) throw CompletionFailed(completion);
   describe_rows();
   py::array_t<CompletionRow> rows(static_cast<py::ssize_t>(completions.size()));
   CompletionRow* row = rows.mutable_data();

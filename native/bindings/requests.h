@@ -51,6 +51,11 @@ struct Batch {
 Batch read_requests(const pybind11::object& requests,
                     const std::shared_ptr<PyAddressHandle>& handle);
 
-pybind11::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& completions);
+/// With `check`, throws CompletionFailed for the first completion that is no success.
+pybind11::array_t<CompletionRow> to_rows(const std::vector<fabric::Completion>& completions,
+                                         bool check);
+
+/// Throws Error(kExhausted) when the queue has overrun its entries.
+void check_overrun(const fabric::CompletionQueue& queue);
 
 }  // namespace pyrdma::bindings
