@@ -13,7 +13,15 @@ from ._native import native
 from .arguments import shown
 from .errors import InvalidArgument
 
-__all__ = ["GRACE_NS", "Program", "address_of", "by_node", "checked_model", "function_at"]
+__all__ = [
+    "GRACE_NS",
+    "Program",
+    "address_of",
+    "by_node",
+    "checked_model",
+    "function_at",
+    "refuse_import",
+]
 
 Program = Callable[[Any], Coroutine[Any, Any, Any]]
 """An ``async def`` function, whose argument is the node."""
@@ -22,8 +30,27 @@ GRACE_NS = {"virtual": 1_000_000, "real": 100_000_000}
 """Time for which the last nodes wait for requests until the program ends."""
 
 
+_importing: list[str] = []
+"""The file of a node program that this node process imports now."""
+
+
+def refuse_import() -> None:
+    """Refuse to make a cluster while a node process imports a program: it would start processes.
+
+    Raises
+    ------
+    InvalidArgument
+        A node process imports the file, whose top level makes a cluster.
+    """
+    if _importing:
+        raise InvalidArgument(
+            f"{_importing[-1]} makes a cluster when a node process imports it; put that below "
+            '`if __name__ == "__main__":`'
+        )
+
+
 def checked_model(model: str) -> str:
-    """Return the name of a model of histories, or an empty text.
+    """Return the name of a model of histories.
 
     Raises
     ------
@@ -32,7 +59,7 @@ def checked_model(model: str) -> str:
     """
     core: Any = native()
     known = core.check.model_names()
-    if model and model not in known:
+    if model not in known:
         raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(known)}")
     return model
 
@@ -64,11 +91,14 @@ def function_at(address: Mapping[str, str]) -> Program:
         The file has no such function.
     """
     file, name = address["file"], address["name"]
-    sys.path.insert(0, str(Path(file).parent))  # as for a script
+    folder = str(Path(file).parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as for a script
+    _importing.append(file)
     try:
         found = runpy.run_path(file, run_name="pyrdma_program").get(name)
     finally:
-        sys.path.pop(0)
+        _importing.pop()
     if not inspect.iscoroutinefunction(found):
         raise InvalidArgument(
             f"functions: {file} has no `async def {name}` when it is imported; define it outside "

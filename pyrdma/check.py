@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from ._program import checked_model
 from .arguments import Between, FileName, FilePath, checked, shown
 from .errors import InvalidArgument
 
@@ -132,8 +133,8 @@ def check(
     """
     from ._core import check as native
 
-    if model is not None and model not in models():
-        raise InvalidArgument(f"model is {shown(model)}; give one of {', '.join(models())}")
+    if model is not None:
+        checked_model(model)
     name = "the history" if isinstance(history, bytes) else str(history)
     try:
         # Unbuffered: the native reader asks for a mebibyte at a time, and stops at its first error.

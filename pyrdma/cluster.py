@@ -233,9 +233,9 @@ class InProcess(Cluster):
 
     def close(self) -> None:
         """Free the native cluster. Arrays keep their memory. Idempotent."""
-        native_cluster, self._native = self._native, None
-        if native_cluster is not None:
-            native_cluster.close()
+        if self._native is not None:
+            self._native.close()  # refused while node programs run
+            self._native = None
 
 
 class SimulatedCluster(InProcess):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ._native import native
-from ._program import GRACE_NS, Program, by_node, checked_model
+from ._program import GRACE_NS, Program, by_node, checked_model, refuse_import
 from ._workload import Parameters, Workload, in_effect
 from .arguments import Duration, Seconds, checked, whole
 from .conditions import collected, flag_threads
@@ -49,6 +49,7 @@ class ClusterBase(ABC):
     _on_this_machine = True
 
     def __init__(self, nodes: int, seed: int) -> None:
+        refuse_import()
         self.nodes = nodes
         self.seed = seed
         # Objects whose native parts are made at their first use.
@@ -150,7 +151,7 @@ class ClusterBase(ABC):
             deadline_ns=round(limit * 1e9),
             deadline_fails=duration_s is None,
             grace_ns=GRACE_NS[self.clock],
-            model=checked_model(model),
+            model=checked_model(model) if model else "",
         )
         name = "deadline_s" if duration_s is None else "duration_s"
         return self._result({name: limit}, columns)

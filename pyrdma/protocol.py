@@ -95,7 +95,8 @@ class Protocol:
                 by_node(self.programs, self.nodes)
         except InvalidArgument as error:
             raise InvalidArgument(f"programs: {error}") from None
-        checked_model(self.model)
+        if self.model:
+            checked_model(self.model)
         known = {row["key"] for row in kinds_of_faults.table()}
         for name, given in (("kinds", self.kinds), ("faults", self.faults)):
             for key in given or ():

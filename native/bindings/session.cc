@@ -125,8 +125,7 @@ void Session::remove_export() {
   exclusively([this] { world_.reset(); });
 }
 
-void Session::run_programs(FunctionRef<void(World&)> work,
-                           const std::function<void(unsigned long)>& interrupt) {
+void Session::run_programs(FunctionRef<void(World&)> work, const std::function<void()>& interrupt) {
   struct Running {
     explicit Running(Session& of) : session(of) { ++session.programs_; }
     ~Running() {
@@ -144,7 +143,7 @@ void Session::run_programs(FunctionRef<void(World&)> work,
 }
 
 void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
-                            const std::function<void(unsigned long)>& on_interrupt) {
+                            const std::function<void()>& on_interrupt) {
   if (in_turn() || forwarder_of_caller() != nullptr)
     throw Error(ErrorCode::kInvalidArgument,
                 "this call runs on all nodes at once, which a node program cannot do; make it "
@@ -159,9 +158,7 @@ void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
-    std::atomic<unsigned long> runner_id{0};
     std::thread runner([&] {
-      runner_id = PyThread_get_thread_ident();
       try {
         if (exclusive)
           exclusively([&] { guarded([&] { work(world()); }); });
@@ -182,7 +179,7 @@ void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
         if (!interrupt && PyErr_CheckSignals() != 0) {
           interrupt = std::make_exception_ptr(py::error_already_set());
         }
-        if (interrupt && on_interrupt) on_interrupt(runner_id);
+        if (interrupt && on_interrupt) on_interrupt();
       }
       // The request is repeated: the work may not have begun at the first request to stop.
       if (interrupt) kept->request_stop();

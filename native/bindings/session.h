@@ -130,10 +130,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// waits for Ctrl-C meanwhile; Ctrl-C stops the world and raises KeyboardInterrupt.
   void run_interruptibly(FunctionRef<void(World&)> work) { run_on_thread(work, true, {}); }
   /// The same for node programs, whose threads call the session: in a real world the access is not
-  /// exclusive. `interrupt(thread)` is called with the GIL at Ctrl-C, on each look at it; `thread`
-  /// is Python's number of the thread that does the work.
-  void run_programs(FunctionRef<void(World&)> work,
-                    const std::function<void(unsigned long)>& interrupt);
+  /// exclusive. `interrupt()` is called with the GIL at Ctrl-C, again and again until the end.
+  void run_programs(FunctionRef<void(World&)> work, const std::function<void()>& interrupt);
 
   // Node programs. A turn is a stretch of Python code of one task, which cannot wait, since it runs
   // on the stack that all tasks of a simulated world share.
@@ -164,7 +162,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   void run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
-                     const std::function<void(unsigned long)>& on_interrupt);
+                     const std::function<void()>& on_interrupt);
   CallForwarder* forwarder_of_caller();
   void check_owner() const;
   template <class Work>

@@ -259,8 +259,20 @@ async def _awaits_twice(node: Node) -> None:
     operation = node.sleep(ns=1)
     await operation
     await operation
-    second: Any = node.spawn(client_of_itself(node))
-    second.cancel()
+
+
+async def _awaits_in_two_tasks(node: Node) -> None:
+    async def waits(operation: Any) -> None:
+        await operation
+
+    operation = node.sleep(ns=100)
+    first = node.spawn(waits(operation))
+    await node.spawn(waits(operation))
+    await first
+
+
+async def _takes_too_early(node: Node) -> None:
+    node.sleep(ns=1).result()
 
 
 async def _spawns_a_function(node: Node) -> None:
@@ -280,6 +292,9 @@ async def _sleeps_backwards(node: Node) -> None:
     ("function", "error", "words"),
     [
         (_awaits_asyncio, TypeError, ["no operation of its node"]),
+        (_awaits_twice, rd.InvalidArgument, ["awaited once"]),
+        (_awaits_in_two_tasks, rd.InvalidArgument, ["awaited once"]),
+        (_takes_too_early, rd.InvalidArgument, ["awaited once"]),
         (_spawns_a_function, rd.InvalidArgument, ["async def"]),
         (_sends_text, rd.InvalidArgument, ["data", "bytes"]),
         (_sleeps_backwards, rd.InvalidArgument, ["s is -1.0"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pyrdma as rd
 from pyrdma.check import check
 from pyrdma.program import Node
 from tests.errors import raises
-from tests.programs.support import client, echo
+from tests.programs.support import client, client_of_itself, echo
 
 
 def threads(nodes: int = 2) -> Any:
@@ -69,10 +71,11 @@ def test_a_deadline_and_an_error_end_the_program() -> None:
 def test_a_cluster_closes_when_its_programs_have_ended() -> None:
     async def closes(node: Node) -> None:  # noqa: ARG001
         with raises(rd.InvalidArgument, "still run"):
-            cluster._open.close()
+            cluster.close()
 
     with threads(1) as cluster:
         cluster.program(closes, deadline_s=20)
+        cluster.program(client_of_itself, deadline_s=20)  # the refused close changed nothing
 
 
 # ---- a process per node: the functions are found by file and name ----
@@ -144,6 +147,50 @@ def test_errors_of_processes_name_node_and_place() -> None:
     assert Path(__file__).name in str(caught.value)
     with rd.Cluster.local(nodes=2) as cluster, raises(rd.Timeout, "waits_for_ever", "0.05"):
         cluster.program(waits_for_ever, deadline_s=0.05)
+
+
+SCRIPT = """
+import os, signal, sys, threading
+import pyrdma as rd
+
+async def spins(node):
+    await node.sleep(0.001)
+    while True:
+        pass
+
+if __name__ == "__main__":
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    make = {"sim": lambda: rd.Cluster.sim(nodes=2, profile="cx5")}
+    local = lambda: rd.Cluster.local(nodes=2, mode=sys.argv[1])
+    with make.get(sys.argv[1], local)() as cluster:
+        cluster.program(spins, deadline_s=1000)
+"""
+
+
+@pytest.mark.parametrize("mode", ["sim", "thread", "process"])
+def test_ctrl_c_ends_programs_that_never_wait(mode: str, tmp_path: Path) -> None:
+    script = tmp_path / "spins.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script), mode]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert "KeyboardInterrupt" in ended.stderr.splitlines()[-2:], ended.stderr
+
+
+def test_a_file_that_makes_a_cluster_when_imported_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        "import pyrdma as rd\n"
+        "async def main(node):\n"
+        "    pass\n"
+        "with rd.Cluster.local(nodes=2) as cluster:\n"
+        "    cluster.program(main)\n"
+    )
+    command = [sys.executable, str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "InvalidArgument" in ended.stderr
+    assert "unguarded.py makes a cluster" in ended.stderr
+    assert '__name__ == "__main__"' in ended.stderr
 
 
 def test_processes_need_functions_of_files() -> None:

@@ -80,7 +80,7 @@ PyObject* itself(PyObject* self) { return Py_NewRef(self); }
 
 PySendResult send(PyObject* self, PyObject* /*value*/, PyObject** result) {
   Operation& operation = *py::handle(self).cast<Operation*>();
-  if (!operation.is_done()) {
+  if (!operation.has_begun()) {
     *result = Py_NewRef(self);
     return PYGEN_NEXT;
   }

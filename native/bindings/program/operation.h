@@ -39,10 +39,11 @@ class Operation {
   /// Called once, on the task's thread, without the GIL. Keeps every error but NodeKilled for
   /// take().
   void perform(Task& task);
-  /// Called with the GIL after perform(): returns the result, or throws the error.
+  /// Called with the GIL after perform(), once: returns the result, or throws the error.
   py::object take();
-  bool is_done() const { return done_; }
-  bool has_failed() const { return error_ != nullptr || has_raised(); }
+  bool has_begun() const { return started_; }
+  /// Returns true if take() throws.
+  bool has_failed() const { return error_ != nullptr || !done_ || taken_ || has_raised(); }
   /// What a task waits for, for errors, such as "a request".
   virtual const char* waits_for() const = 0;
 
@@ -54,7 +55,7 @@ class Operation {
 
  private:
   std::atomic<bool> started_{false};
-  bool done_ = false;
+  bool done_ = false, taken_ = false;
   std::exception_ptr error_;
 };
 

@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "base/error.h"
-#include "bindings/errors.h"
 #include "bindings/requests.h"
 
 namespace pyrdma::bindings {
@@ -52,6 +51,7 @@ void Do::run(Task& task) {
   Session& session = program.session();
   bool killed = false;
   std::thread thread([&] {
+    const InterpreterThread interpreter(program);
     const py::gil_scoped_acquire gil;
     session.forward_calls(this);
     call();
@@ -117,22 +117,14 @@ void Poll::run(Task& task) {
       [&] {
         const std::lock_guard<std::mutex> lock(queue_->mutex());
         fabric::CompletionQueue& queue = queue_->native();
-        if (queue.overrun())
-          throw Error(
-              ErrorCode::kExhausted,
-              "the completion queue overran its " + std::to_string(queue.entries()) +
-                  " entries and is unusable; create one with more entries, or poll more often");
+        check_overrun(queue);
         return (count = queue.poll(found_)) != 0;
       },
       after(task, timeout_), queue_->native().watch());
   found_.resize(count);
 }
 
-py::object Poll::result() {
-  for (const fabric::Completion& completion : found_)
-    if (check_ && completion.status != fabric::Status::kSuccess) throw CompletionFailed(completion);
-  return to_rows(found_);
-}
+py::object Poll::result() { return to_rows(found_, check_); }
 
 // ---- messages ----
 

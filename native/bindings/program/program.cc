@@ -21,16 +21,11 @@ Program::Program(std::shared_ptr<Session> session, ProgramOptions options)
     : session_(std::move(session)), options_(std::move(options)) {}
 
 void Program::run() {
-  const auto interrupt = [this](unsigned long thread) {
-    end();
-    // A turn that never ends is on the thread of the simulation.
-    if (simulated()) PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt);
-  };
   std::exception_ptr error;
   try {
     session_->run_programs(
         [this](World& world) {
-          const InterpreterThread interpreter;
+          const InterpreterThread interpreter(*this);
           world_ = &world;
           std::vector<NodeId> started;
           for (const NodeId node : world.local_nodes()) {
@@ -45,7 +40,7 @@ void Program::run() {
           if (options_.deadline < kForever - begin) last_moment_ = begin + options_.deadline;
           world.run([this](Env& env) { run_node(env); });
         },
-        interrupt);
+        [this] { interrupt(); });
   } catch (...) {
     error = std::current_exception();
   }
@@ -64,6 +59,30 @@ void Program::run() {
   if (overdue_) throw Error(ErrorCode::kTimeout, *overdue_, false);
 }
 
+// Waits end, and so does Python code that never waits.
+void Program::interrupt() {
+  end();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const unsigned long thread : threads_)
+    PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt);
+}
+
+void Program::add_thread(unsigned long number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.insert(number);
+}
+
+void Program::remove_thread(unsigned long number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  threads_.erase(number);
+}
+
+InterpreterThread::InterpreterThread(Program& program) : program_(program) {
+  program_.add_thread(PyThread_get_thread_ident());
+}
+
+InterpreterThread::~InterpreterThread() { program_.remove_thread(PyThread_get_thread_ident()); }
+
 void Program::run_node(Env& env) {
   if (options_.functions.count(env.node()) == 0) return;
   {
@@ -72,7 +91,7 @@ void Program::run_node(Env& env) {
     if (first_starts_.erase(env.node()) == 0) node_active();
   }
   std::optional<InterpreterThread> interpreter;
-  if (!simulated()) interpreter.emplace();
+  if (!simulated()) interpreter.emplace(*this);
   const auto run = std::make_shared<NodeRun>(*this, env);
   {
     const std::lock_guard<std::mutex> lock(mutex_);

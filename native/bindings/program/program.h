@@ -33,12 +33,14 @@ namespace pyrdma::bindings {
 class NodeRun;
 class Program;
 
-/// Keeps the interpreter's state of an OS thread while the thread takes turns.
+/// Keeps the interpreter's state of an OS thread while the thread runs Python code of a program.
 class InterpreterThread {
  public:
-  InterpreterThread() = default;
+  explicit InterpreterThread(Program& program);
+  ~InterpreterThread();
 
  private:
+  Program& program_;
   py::gil_scoped_acquire attached_;
   py::gil_scoped_release released_;
 };
@@ -192,10 +194,14 @@ class Program {
   const std::map<NodeId, measure::Recorder>& recorders() const { return recorders_; }
   void count(NodeId node, const std::string& metric, const std::string& unit, double value);
   World& world() const { return *world_; }
+  /// Counts the OS threads that run Python code, by Python's numbers: Ctrl-C interrupts them.
+  void add_thread(unsigned long number);
+  void remove_thread(unsigned long number);
   std::int32_t next_process(NodeId node);
 
  private:
   void run_node(Env& env);
+  void interrupt();
   std::vector<std::shared_ptr<NodeRun>> runs() const;
 
   std::shared_ptr<Session> session_;
@@ -210,6 +216,7 @@ class Program {
   std::atomic<Time> last_moment_{kForever};
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<NodeRun>> runs_;
+  std::set<unsigned long> threads_;  // under mutex_
   std::optional<Agreement> agreement_;
   std::set<NodeId> first_starts_;       // nodes whose first start is still to come
   py::object failure_;                  // used with the GIL

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "bindings/program/program.h"
@@ -17,12 +18,7 @@ py::object cancelled_class() { return py::module_::import("pyrdma.errors").attr(
 // ---- operations ----
 
 void Operation::perform(Task& task) {
-  if (started_.exchange(true)) {
-    error_ = std::make_exception_ptr(
-        Error(ErrorCode::kInvalidArgument,
-              "this operation has been awaited before; call the function again for another one"));
-    return;
-  }
+  if (started_.exchange(true)) return;  // take() says so
   try {
     task.check_cancelled();
     run(task);
@@ -35,6 +31,10 @@ void Operation::perform(Task& task) {
 }
 
 py::object Operation::take() {
+  if (!done_ || std::exchange(taken_, true))
+    throw Error(ErrorCode::kInvalidArgument,
+                "an operation of a node program is awaited once; call the function again for "
+                "another one");
   if (error_) std::rethrow_exception(error_);
   return result();
 }
@@ -259,7 +259,7 @@ std::shared_ptr<Task> NodeRun::spawn(py::object coroutine) {
   const bool simulated = program().simulated();
   auto thread = env().spawn(task->name(), [task, simulated] {
     std::optional<InterpreterThread> interpreter;
-    if (!simulated) interpreter.emplace();
+    if (!simulated) interpreter.emplace(task->node().running_program());
     task->drive();
   });
   const std::lock_guard<std::mutex> lock(mutex_);
