@@ -40,6 +40,9 @@ def finish(figure: Any) -> None:
         width, before = figure.get_size_inches()
         figure.set_size_inches(width, before + height)
     figure.draw_without_rendering()
+    for ax in figure.axes:
+        _shorten(ax)  # turned names and legends have taken room from the axes
+    figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
 

@@ -112,7 +112,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ]
         values[f"{memory.replace(',', ' memory,')}{'' if ',' in memory else ' memory'}"] = shares
     figures.bars(ax, [name for name, *_ in SERIES.values()], values)
-    _axes.write_values(ax, "{:.3g}")
+    _axes.write_values(ax, "{:.2g}")
     ax.set(ylabel="Histories not linearizable (%)", ylim=(0, 1.3 * max(map(max, values.values()))))
     if claims["loco/kv_linearizable"].number is not None:
         _axes.hollow(ax, list(SERIES).index("loco"), 0, "paper: LOCO")

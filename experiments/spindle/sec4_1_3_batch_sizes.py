@@ -54,7 +54,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         ax.set_xticks(SUBGROUPS, [str(x) for x in SUBGROUPS])
         ax.minorticks_off()
         _axes.logarithmic(ax)
-        ax.set(xlabel="Subgroups, one of them active", ylabel=f"Mean {stage} batch (messages)")
+        ax.set(xlabel="Subgroups, one of them active", ylabel=f"Messages of a\n{stage} batch, mean")
     figures.legend_below(list(panels))
     return fig
 

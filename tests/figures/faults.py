@@ -56,5 +56,6 @@ def _edges(figure: Any) -> Iterator[str]:
     texts += [t for legend in legends(figure) for t in legend.get_texts()]
     for text in texts:
         box = text.get_window_extent()
-        if text.get_text() and (box.x0 < outer.x0 or box.x1 > outer.x1 or box.y0 < outer.y0):
+        inside = outer.x0 <= box.x0 and box.x1 <= outer.x1 and outer.y0 <= box.y0
+        if text.get_text() and not (inside and box.y1 <= outer.y1):
             yield f"{text.get_text()!r} is cut off"
