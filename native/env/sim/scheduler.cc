@@ -339,7 +339,7 @@ SimThread* SimScheduler::spawn(SimNodeThreads& node, std::string name, std::func
   thread.node = &node;
   thread.slow_shift = node.slow_shift;
   thread.body = std::move(body);
-  thread.clock = clock();
+  thread.clock = clock() + node.starts.draw();
   thread.kill_pending = node.killed;  // its creator was killed in preempt() and has not unwound yet
   if (!node.cores.empty()) {
     const std::size_t core =

@@ -42,6 +42,16 @@ struct TimerTicks {
   Rng stream{0};
 };
 
+/// The times by which threads begin later than their creator could have them begin.
+struct StartOffsets {
+  Picos spread = 0;
+  Rng stream{0};
+  Picos draw() {
+    return spread == 0 ? 0
+                       : static_cast<Picos>(stream.below(static_cast<std::uint64_t>(spread) + 1));
+  }
+};
+
 /// The common state of the threads of a node.
 struct SimNodeThreads {
   Watch touched;  // wakes polling threads without a Watch of their own
@@ -57,6 +67,7 @@ struct SimNodeThreads {
   Picos paused_until = 0;        // the threads stop until this time
   std::uint32_t slow_shift = 0;  // CPU work takes 2^slow_shift times as long
   TimerTicks ticks;
+  StartOffsets starts;
 };
 
 /// Fires at the deadline of a parked thread. At most one is live per thread, however often the

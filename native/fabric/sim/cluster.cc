@@ -58,6 +58,11 @@ TimerTicks timer_ticks(const SimOptions& options, NodeId node) {
           Rng(options.seed, node, "timer ticks")};
 }
 
+StartOffsets start_offsets(const SimOptions& options, NodeId node) {
+  return {to_picos(options.profile.variance_start_us * 1000.0),
+          Rng(options.seed, node, "start offsets")};
+}
+
 }  // namespace
 
 struct SimCluster::State {
@@ -116,8 +121,11 @@ SimCluster::SimCluster(SimOptions options) {
         to_picos(s.options.profile.cpu_context_switch_ns),
         to_picos(s.options.profile.cpu_timeslice_us * 1000.0), s.trace_lines, s.branches));
     s.envs.back()->trace().enable(s.options.trace);
-    if (s.options.variance)
-      SimScheduler::start_timers(s.envs.back()->threads(), timer_ticks(s.options, node));
+    if (s.options.variance) {
+      SimNodeThreads& threads = s.envs.back()->threads();
+      SimScheduler::start_timers(threads, timer_ticks(s.options, node));
+      threads.starts = start_offsets(s.options, node);
+    }
   }
   if (s.options.timeline) start_timeline(*s.options.timeline);
   const std::uint32_t ports = s.options.nodes * s.options.devices_per_node;

@@ -28,7 +28,7 @@ struct SimOptions {
   Time time_limit = kForever;  // virtual time; run() throws Error(kTimeout) beyond it
   MemoryModel memory = MemoryModel::strong();
   FaultOptions faults;
-  bool variance = false;  // seeded differences of PCIe, DRAM and timer interrupts (see jitter.h)
+  bool variance = false;  // seeded differences of starts, PCIe, DRAM and timer interrupts
   bool trace = false;     // enables the Env::trace() of every node
   std::optional<TimelineOptions> timeline;  // begins a timeline at once
 };

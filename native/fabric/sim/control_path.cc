@@ -43,7 +43,10 @@ void ControlPath::register_memory(std::size_t bytes) {
 
 void ControlPath::exchange_addresses() {
   enter_kernel(0);
-  nic_.fabric().scheduler.work(to_picos(profile_.control_handshake_us * 1000.0));
+  StartOffsets& starts = nic_.env().threads().starts;
+  const Picos taken =
+      to_picos(profile_.control_handshake_us * 1000.0) + starts.draw() - starts.spread / 2;
+  nic_.fabric().scheduler.work(std::max<Picos>(0, taken));
 }
 
 void ControlPath::destroy_domain() noexcept { end_object(0, profile_.control_pd_commands); }

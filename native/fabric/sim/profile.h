@@ -117,6 +117,7 @@ namespace pyrdma::fabric::sim {
   X(variance, refresh_ns, "ns", 0, 1e4, "longest wait of a memory access for a refresh")                  \
   X(variance, refresh_period_ns, "ns", 1, 1e9, "time between two refreshes of a memory bank")             \
   X(variance, numa_ns, "ns", 0, 1e4, "hop to the memory of the other socket; 0: one socket")              \
+  X(variance, start_us, "us", 0, 1e6, "spread of the times at which threads begin, and nodes leave a handshake") \
   X(variance, tick_us, "us", 0, 1000, "mean time that a timer interrupt takes from its core")             \
   X(variance, tick_period_us, "us", 1, 1e7, "time between two timer interrupts of a core")                \
   X(storage, write_us, "us", 0, 1e7, "writing to a file, fixed part")                                     \

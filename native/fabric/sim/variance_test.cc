@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,47 @@ TEST(Variance, AWaitingThreadLosesTheRestOfATickOnly) {
   EXPECT_LE(late[late.size() * 8 / 10], 20) << "a tick takes a tenth of the time";
   EXPECT_GT(late[late.size() * 95 / 100], 20 * kMicrosecond);
   EXPECT_LE(late.back(), 151 * kMicrosecond);
+}
+
+/// Returns when each node leaves a handshake, and how much later a thread that it spawns begins.
+std::vector<Time> starts(const SimOptions& options) {
+  SimCluster cluster(options);
+  std::vector<Time> found(2 * cluster.nodes());
+  cluster.run([&](Env& env) {
+    env.sleep_until(kMillisecond);
+    if (env.node() == 0) env.device().rendezvous().publish_value("go", 1);
+    env.device().rendezvous().await("go", kForever);
+    const Time left = env.now();
+    found[2 * env.node()] = left;
+    env.spawn("thread", [&] { found[2 * env.node() + 1] = env.now() - left; });
+  });
+  return found;
+}
+
+TEST(Variance, NodesAndThreadsStartAtTimesOfTheirOwn) {
+  constexpr Time kSpread = 10 * kMicrosecond;
+  SimOptions options = varied({{"variance.start_us", 10}});
+  options.nodes = 40;
+  const std::vector<Time> late = starts(options);
+  EXPECT_EQ(late, starts(options));
+  options.seed = 2;
+  EXPECT_NE(late, starts(options));
+  options.variance = false;
+  const std::vector<Time> even = starts(options);
+  EXPECT_EQ(std::set<Time>(even.begin(), even.end()).size(), 2U) << "all at once";
+  std::vector<Time> nodes, threads;
+  for (std::size_t i = 0; i < late.size(); i += 2) {
+    nodes.push_back(late[i] - even[i]);
+    threads.push_back(late[i + 1] - even[i + 1]);
+  }
+  for (std::vector<Time>* found : {&nodes, &threads}) {
+    std::sort(found->begin(), found->end());
+    EXPECT_GT(found->back() - found->front(), kSpread * 8 / 10);
+    EXPECT_GT(std::set<Time>(found->begin(), found->end()).size(), 35U);
+  }
+  EXPECT_LE(nodes.back() - nodes.front(), kSpread + 20) << "one turn of the poll loop more";
+  EXPECT_GE(threads.front(), 0);
+  EXPECT_LE(threads.back(), kSpread + 20);
 }
 
 }  // namespace
