@@ -35,7 +35,6 @@ __all__ = [
     "COLUMN",
     "PAGE",
     "STYLE",
-    "band",
     "bars",
     "halo",
     "legend_below",
@@ -162,8 +161,9 @@ def line(
 ) -> None:
     """Draw `metric` against the parameter `over`, with one line for each value of `by`.
 
-    Several seeds or repetitions of a point appear as their median with a band from the least to
-    the largest. A ring marks a point whose threads did not all have a core (`pyrdma.conditions`).
+    Several seeds or repetitions of a point appear as their median; a run adds a band from the least
+    to the largest (`pyrdma.figure_spread`). A ring marks a point whose threads did not all have a
+    core (`pyrdma.conditions`).
 
     Parameters
     ----------
@@ -185,7 +185,6 @@ def line(
         style = style_of(first + number)
         ax.plot(series.index.to_list(), series.to_list(), label=text, **style)
         _mark_oversubscribed(ax, data.select(metric, **chosen), over, series)
-        band(ax, data, metric, over, unit=unit, color=style["color"], **chosen)
 
 
 def _mark_oversubscribed(ax: Axes, rows: pd.DataFrame, over: str, series: pd.Series) -> None:
@@ -213,42 +212,6 @@ def _column(rows: pd.DataFrame, parameter: str, name: str) -> pd.Series:
     if name not in rows.columns:
         raise InvalidArgument(f"{parameter} is {shown(name)}; give a parameter of the results")
     return rows[name]
-
-
-@checked
-def band(
-    ax: Axes,
-    data: Data,
-    metric: str,
-    over: str,
-    *,
-    unit: str | None = None,
-    color: str = "#777777",
-    **where: Any,
-) -> None:
-    """Shade the range of the seeds and repetitions of a point, if there are several.
-
-    The legend says so.
-    """
-    from matplotlib.colors import is_color_like
-
-    if not is_color_like(color):
-        raise InvalidArgument(f"color is {shown(color)}; give a colour of Matplotlib")
-    rows = data.select(metric, **where)
-    _column(rows, "over", over)
-    if rows.groupby(over)["value"].size().max() < 2:
-        return
-    factor = 1.0 if unit is None else convert(1.0, str(rows["unit"].iloc[0]), unit)
-    spread = rows.groupby(over)["value"].agg(["min", "max"]).sort_index() * factor
-    ax.fill_between(
-        spread.index.to_list(),
-        spread["min"].to_list(),
-        spread["max"].to_list(),
-        color=color,
-        alpha=0.2,
-        linewidth=0,
-        label=_once(ax, "band: least to largest run"),
-    )
 
 
 @checked
@@ -415,6 +378,7 @@ def save(
     title: str = "",
     about: str = "",
     caption: bool = False,
+    note: str = "",
 ) -> list[Path]:
     """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes.
 
@@ -425,6 +389,8 @@ def save(
         ``Subject``.
     caption
         Write `about` below the figure, too.
+    note
+        A line below the figure in any case.
     """
     from matplotlib.transforms import Bbox
 
@@ -432,7 +398,8 @@ def save(
     if not _paper.get():
         figure_layout.remove(figure, "paper")
     figure_layout.finish(figure)
-    low = figure_layout.with_line_below(figure, about) if caption and about else 0.0
+    below = " ".join(text for text in (note, about if caption else "") if text)
+    low = figure_layout.with_line_below(figure, below) if below else 0.0
     width, height = figure.get_size_inches()
     box = Bbox([[0, -low], [width, height]])
     told = {"Title": title, "Description": about}

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import captions, claims, executors, figures, provenance, registry, results
+from . import captions, claims, executors, figure_spread, figures, provenance, registry, results
 from . import timeline as timelines
 from .arguments import FilePath, Jobs, Repetitions, Seed, checked, shown
-from .data import Data, NotEvaluated
+from .data import NotEvaluated
 from .errors import Error, HostLost, InvalidArgument
 from .executors import PROCESSES
 from .experiment import Experiment, Point
@@ -364,7 +364,8 @@ def _draw(
     The paper's numbers are drawn beside simulated points of its own testbeds alone.
     """
     experiment = registry.load(name)
-    if experiment.figure is None:
+    make = experiment.figure
+    if make is None:
         return replace(report, figure_skipped="the experiment has none")
     if not chosen:
         return replace(report, figure_skipped="no stored point is on the axes")
@@ -372,7 +373,9 @@ def _draw(
     own = {p.profile for p in points_of_figure(experiment, "sim", None, {})}
     with nullcontext() if captions.is_papers(chosen, own) else figures.without_paper():
         try:
-            figure = experiment.figure(Data(results.table(chosen)), known)
+            figure, note = figure_spread.drawn(
+                lambda data: make(data, known), results.table(chosen)
+            )
         except NotEvaluated as reason:
             return replace(report, figure_skipped=registry.located(reason, source))
         except Exception as error:
@@ -380,7 +383,7 @@ def _draw(
             text = f"drawing failed: {registry.located(error, source)}"
             return replace(report, figure_failed=text)
         if not hasattr(figure, "savefig"):
-            place = registry.beginning(experiment.figure, source)
+            place = registry.beginning(make, source)
             text = f"figure() returned {shown(figure)}; return a Matplotlib figure ({place})"
             return replace(report, figure_failed=f"drawing failed: {text}")
         drawn = figures.save(
@@ -390,6 +393,7 @@ def _draw(
             title=experiment.title,
             about=captions.line_of(chosen),
             caption=caption,
+            note=note,
         )
     return replace(report, figures=[*report.figures, *drawn])
 

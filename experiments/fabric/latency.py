@@ -59,7 +59,6 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
                 alpha=0.15,
                 linewidth=0,
             )
-            figures.band(ax, data, "latency_p50", "size", unit="us", color=style["color"], **where)
         ax.set_xscale("log", base=2)
         _axes.logarithmic(ax)
         _axes.layer(ax)

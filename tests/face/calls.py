@@ -249,11 +249,6 @@ CALLS: dict[str, Callable[[World], Call]] = {
         {"quick_s": 0.1, "full_s": 1.0},
     ),
     "faults.random": lambda _: (rd.faults.random, {"seed": 1, "probability": 0.5}),
-    "figures.band": lambda w: (
-        figures.band,
-        {"ax": w.drawing[1], "data": w.data, "metric": "rate", "over": "size", "unit": "op/s"}
-        | {"color": "black"},
-    ),
     "figures.bars": lambda w: (
         figures.bars,
         {"ax": w.drawing[1], "names": ["a"], "groups": {"g": [1.0]}, "stacked": False}

@@ -148,13 +148,6 @@ def test_values_on_a_logarithmic_axis_are_dots() -> None:
     assert [t.get_text() for t in ax.texts] == ["1", "100", "2", "3"]
 
 
-def test_the_legend_says_what_a_band_is() -> None:
-    _, ax = figures.new()
-    figures.line(ax, data(repetitions=3), "rate", "n", label="a")
-    figures.line(ax, data(repetitions=3), "rate", "n", label="b")
-    assert labels(ax).count("band: least to largest run") == 1
-
-
 def test_oversubscribed_points_have_a_ring() -> None:
     _, ax = figures.new()
     figures.line(ax, data(flags={4: OVERSUBSCRIBED}), "rate", "n", label="a")

@@ -94,16 +94,6 @@ def test_series_differ_in_colour_marker_and_line_at_once() -> None:
     for look in ("get_color", "get_marker"):
         assert len({getattr(drawn, look)() for drawn in lines}) == 8
     assert len({str(drawn._dash_pattern) for drawn in lines}) == 8
-    assert len(ax.collections) == 8  # the bands of the repetitions
-
-
-def test_several_seeds_of_a_point_have_a_band() -> None:
-    frame = figure_data().frame.query("repetition == 0").assign(seed=1)
-    seeds = pd.concat([frame, frame.assign(seed=2)], ignore_index=True)
-    for rows, bands in ((frame, 0), (seeds, 8)):
-        _, ax = figures.new()
-        figures.line(ax, Data(rows), "rate", "n", by="series")
-        assert len(ax.collections) == bands
 
 
 def test_the_papers_numbers_are_hollow_and_named_once() -> None:
