@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from . import judging, registry
 from .arguments import FilePath, checked, shown
 from .data import Data, NotEvaluated
-from .decide import ByConstruction, Conjunction, Decision, ProfileValue
+from .decide import ByConstruction, Conjunction, ProfileValue
 from .errors import Error, InvalidArgument, nearest
 from .evidence import Evidence
-from .judging import TOLERANCES, error_of, judge
+from .judging import TOLERANCES, decided, error_of, judge
 from .places import Place
 from .results import Stale
 from .sensitivity import Sensitivity
@@ -35,14 +35,13 @@ BY_CONSTRUCTION = "by construction"
 VERDICTS = ("missed", NOT_ROBUST, "held", BY_CONSTRUCTION, "stale", "not evaluated")
 """Verdicts in the order of their display.
 
-``held, not robust``: the claim is missed when an estimate of the profile is halved or doubled.
+``held, not robust``: the claim is missed by one of the seeds alone, or when an estimate of the
+profile is halved or doubled.
 ``by construction``: the claim holds, but it predicts nothing, because the model, the experiment or
 a parameter of the profile was made to hold it.
 """
 
 _NO_EXPERIMENT = "no experiment"
-DECIDER_FAILED = "the decider failed"
-"""First words of the reason when the decider of a claim has a bug."""
 
 
 class WrongDecider(UserWarning):
@@ -95,6 +94,11 @@ class Verdict:
     error
         Distance of the measured number from the paper's, as a fraction, for a number that is
         neither a bound nor by construction.
+    seeds
+        Number of seeds whose data alone decide the claim; 0 if a single one, or no seed, was
+        measured.
+    seeds_apart
+        Those seeds among them whose data alone give another verdict.
     same_as
         Claims of which this one has the data; it does not count beside them.
     robust
@@ -117,6 +121,8 @@ class Verdict:
     unit: str
     reason: str
     error: float | None = None
+    seeds: int = 0
+    seeds_apart: tuple[int, ...] = ()
     same_as: str = ""
     robust: bool | None = None
     changed_by: tuple[str, ...] = ()
@@ -336,8 +342,12 @@ def _evaluate(
     if experiment.id != claim.experiment:
         reason = _joined(reason, f"by {experiment.id}")
     found = replace(found, reason=reason)
+    by_seed = {} if data is None else evidence.by_seed(experiment)
+    found = _over_seeds(found, judging.by_seed(claim, experiment, by_seed), verdict)
     if claim.role == "validation" and found.verdict in ("held", "missed"):
         found = _with_sensitivity(found, evidence.sensitivity(experiment))
+    if claim.role == "validation" and found.verdict == "held" and found.seeds_apart:
+        found = replace(found, verdict=NOT_ROBUST, robust=False)
     return found, _datum(experiment, claim, data, measured)
 
 
@@ -359,23 +369,6 @@ def predicts_nothing(experiment: Experiment, claim: str) -> bool:
     return isinstance(experiment.decides[claim], (ProfileValue, ByConstruction))
 
 
-def decided(claim: Claim, experiment: Experiment, data: Data | None) -> Decision | float | bool:
-    """Return the outcome of the decider of a claim; a `ProfileValue` needs no data."""
-    decider = experiment.decides[claim.id]
-    if isinstance(decider, ProfileValue):
-        name = decider.name or experiment.profile
-        return Decision(None, decider.read(experiment.profile, claim), f"profile {name}")
-    if data is None:
-        raise NotEvaluated("nothing was measured")
-    try:
-        return decider(data, claim)
-    except (NotEvaluated, KeyboardInterrupt):
-        raise
-    except Exception as error:
-        text = registry.located(error, registry.source(experiment.id))
-        raise NotEvaluated(f"{DECIDER_FAILED}: {text}") from error
-
-
 def _datum(
     experiment: Experiment, claim: Claim, data: Data | None, measured: float | str | None
 ) -> _Datum | None:
@@ -392,6 +385,20 @@ def _datum(
     if isinstance(measured, (int, float)):
         return claim.role, experiment.id, rows, f"{base(float(measured), claim.unit):.9g}"
     return claim.role, experiment.id, rows, measured
+
+
+def _over_seeds(found: Verdict, by_seed: Mapping[int, str], verdict: str) -> Verdict:
+    """Say over how many seeds a verdict holds."""
+    if not by_seed:
+        return found
+    apart = tuple(seed for seed, other in by_seed.items() if other != verdict)
+    text = f"with each of {len(by_seed)} seeds"
+    if apart:
+        other = "missed" if verdict == "held" else "held"
+        named = ", ".join(map(str, apart[:5])) + (", ..." if len(apart) > 5 else "")
+        text = f"{other} with {len(apart)} of {len(by_seed)} seeds alone: {named}"
+    reason = _joined(text, found.reason) if apart else _joined(found.reason, text)
+    return replace(found, seeds=len(by_seed), seeds_apart=apart, reason=reason)
 
 
 def _with_sensitivity(verdict: Verdict, found: Sensitivity) -> Verdict:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import claims, results
+from . import claims, judging, results
 from .arguments import FilePath, Jobs, checked
 from .data import Data, NotEvaluated
 from .experiment import Experiment, Point
@@ -204,7 +204,7 @@ class _Study:
         found = {}
         for claim in claims.predictions(self._experiment):
             try:
-                outcome = claims.decided(claim, self._experiment, Data(table))
+                outcome = judging.decided(claim, self._experiment, Data(table))
                 found[claim.id] = claims.judge(claim, outcome)[0]
             except NotEvaluated:
                 found[claim.id] = "not evaluated"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import results
 from .basis import Basis
@@ -10,6 +11,9 @@ from .data import Data, NotEvaluated
 from .experiment import Experiment
 from .places import Place
 from .sensitivity import Sensitivity
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Evidence"]
 
@@ -37,6 +41,7 @@ class Evidence:
         self._out = results.check_folder(out)
         self._basis = basis
         self._data: dict[str, Data | NotEvaluated] = {}
+        self._by_seed: dict[str, dict[int, pd.DataFrame]] = {}
         self._sensitivity: dict[str, Sensitivity] = {}
 
     def sensitivity(self, experiment: Experiment) -> Sensitivity:
@@ -60,6 +65,15 @@ class Evidence:
         if isinstance(found, NotEvaluated):
             raise found
         return found
+
+    def by_seed(self, experiment: Experiment) -> dict[int, pd.DataFrame]:
+        """Return the table of `data` of each seed; none if there is only one seed."""
+        if experiment.id not in self._by_seed:
+            parts = self.data(experiment).frame.groupby("seed")
+            self._by_seed[experiment.id] = (
+                {int(seed): part for seed, part in parts} if parts.ngroups > 1 else {}
+            )
+        return self._by_seed[experiment.id]
 
     def _read(self, experiment: Experiment) -> Data:
         place = self._place

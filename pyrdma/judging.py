@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from .data import NotEvaluated
-from .decide import Decision
+from . import registry
+from .data import Data, NotEvaluated
+from .decide import Decision, ProfileValue
 
 if TYPE_CHECKING:
-    from .claims import Claim
+    import pandas as pd
 
-__all__ = ["TOLERANCES", "bound_in", "error_of", "judge"]
+    from .claims import Claim
+    from .experiment import Experiment
+
+__all__ = ["DECIDER_FAILED", "TOLERANCES", "bound_in", "by_seed", "decided", "error_of", "judge"]
+
+DECIDER_FAILED = "the decider failed"
+"""First words of the reason when the decider of a claim has a bug."""
 
 TOLERANCES = {
     "exact": 0.10,
@@ -40,6 +48,36 @@ def bound_in(note: str) -> Literal["upper", "lower"] | None:
     if not found:
         return None
     return "upper" if found[1] else "lower"
+
+
+def decided(claim: Claim, experiment: Experiment, data: Data | None) -> Decision | float | bool:
+    """Return the outcome of the decider of a claim; a `ProfileValue` needs no data."""
+    decider = experiment.decides[claim.id]
+    if isinstance(decider, ProfileValue):
+        name = decider.name or experiment.profile
+        return Decision(None, decider.read(experiment.profile, claim), f"profile {name}")
+    if data is None:
+        raise NotEvaluated("nothing was measured")
+    try:
+        return decider(data, claim)
+    except (NotEvaluated, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        text = registry.located(error, registry.source(experiment.id))
+        raise NotEvaluated(f"{DECIDER_FAILED}: {text}") from error
+
+
+def by_seed(
+    claim: Claim, experiment: Experiment, tables: Mapping[int, pd.DataFrame]
+) -> dict[int, str]:
+    """Return the verdicts of each seed's data alone, of those that decide the claim."""
+    found = {}
+    for seed, table in tables.items():
+        try:
+            found[seed] = judge(claim, decided(claim, experiment, Data(table)))[0]
+        except NotEvaluated:
+            continue
+    return found
 
 
 def judge(claim: Claim, outcome: Decision | float | bool) -> tuple[str, float | str | None, str]:

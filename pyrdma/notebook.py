@@ -10,7 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import claims
+from . import claims, registry
+from .data import NotEvaluated
+from .evidence import Evidence
 from .runs import Options, execute
 from .sharing.fetching import is_unpacked
 
@@ -54,8 +56,8 @@ def progress(name: str) -> Callable[[int, int, str], None]:
 def show(out: Path, *names: str) -> None:
     """Show the figures of experiments on ``sim``.
 
-    Those of a fetched archive are shown as they are. Elsewhere points that `out` lacks are measured
-    first, in quick mode, and a line shows the progress.
+    Those of a fetched archive are shown as they are. Elsewhere a quick sweep that `out` lacks is
+    measured first, with the usual seeds, and a line shows the progress.
     """
     ipython: Any = import_module("IPython.display")
     for name in names:
@@ -65,13 +67,23 @@ def show(out: Path, *names: str) -> None:
 
 def _figures(out: Path, name: str) -> list[Path]:
     if not is_unpacked(out):
-        report = execute(name, Options(out=out, fabric="sim", jobs=1), progress=progress(name))
+        options = Options(out=out, fabric="sim", jobs=1, seeds=_stored_seeds(out, name))
+        report = execute(name, options, progress=progress(name))
         return [path for path in report.figures if path.suffix == ".png"]
     path = out / name / "sim" / f"{Path(name).name}.png"
     if path.is_file():
         return [path]
     print(f"the archive has no figure of {name} on sim")
     return []
+
+
+def _stored_seeds(out: Path, name: str) -> list[int] | None:
+    """Return the seeds of a whole quick sweep that `out` holds; None for the usual ones."""
+    try:
+        table = Evidence(out, "sim").data(registry.load(name)).frame
+    except NotEvaluated:
+        return None
+    return sorted(map(int, table["seed"].unique())) if table["quick"].all() else None
 
 
 def verdicts(out: Path) -> pd.DataFrame:

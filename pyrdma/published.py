@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from . import claims
+from . import claims, judging
 from .claims import Claim
 from .data import Data, NotEvaluated
 from .decide import ProfileValue
@@ -62,7 +62,7 @@ def by_point(experiment: Experiment, frame: pd.DataFrame) -> dict[tuple[Spot, st
             continue
         data = _OnePoint(frame)
         try:
-            measured = claims.judge(claim, claims.decided(claim, experiment, data))[1]
+            measured = claims.judge(claim, judging.decided(claim, experiment, data))[1]
             rows = sorted(data.rows_read() or ())
             places = {place[row] for row in rows}
             if len(places) != 1 or not isinstance(measured, (int, float)):

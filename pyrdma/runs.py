@@ -80,7 +80,7 @@ def run(
     name: str,
     *,
     set: Mapping[str, Value | Sequence[Value]] | None = None,  # noqa: A002 - as the command line's --set
-    seeds: Sequence[Seed] = (1,),
+    seeds: Sequence[Seed] | None = None,
     repetitions: Repetitions | None = None,
     fabric: FabricName | None = None,
     profile: str | None = None,
@@ -108,7 +108,8 @@ def run(
         Axes fixed to one value or to a list of values, and profile parameters (``table.key``) to
         one value.
     seeds
-        Each point is measured with each of these seeds.
+        Each point is measured with each of these seeds. None: on ``sim`` three seeds, or six if
+        `full`; elsewhere one, since repetitions differ there.
     repetitions
         How often a point is measured on a real-time fabric with each seed. Without a number the
         experiment's ``max_repetitions`` and ``target`` decide. On ``sim`` equal seeds give equal
@@ -140,7 +141,7 @@ def run(
         fabric=executors.fabric_for(executor, fabric),
         profile=profile,
         quick=not full,
-        seeds=tuple(seeds),
+        seeds=None if seeds is None else tuple(seeds),
         repetitions=repetitions,
         settings=dict(set or {}),
         jobs=jobs,
@@ -237,7 +238,7 @@ def execute(
             "overrides": overrides,
             "settings": {k: v for k, v in options.settings.items() if k not in overrides},
             "quick": options.quick,
-            "seeds": list(options.seeds),
+            "seeds": list(options.seeds_on(fabric)),
             "repetitions": options.repetitions,
             "points": len(points),
             "failed": [

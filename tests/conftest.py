@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyrdma import options
 from tests.setup import commands
 
 # A shell starts background commands with interrupts ignored, and nohup with hang-ups; every child
@@ -39,6 +40,17 @@ def built_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+@pytest.fixture(autouse=True)
+def one_seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs without seeds measure one, so that tests are quick and count points simply.
+
+    A test of the mark ``usual_seeds`` has as many seeds as users have.
+    """
+    if "usual_seeds" not in request.keywords:
+        monkeypatch.setattr(options, "QUICK_SEEDS", 1)
+        monkeypatch.setattr(options, "FULL_SEEDS", 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

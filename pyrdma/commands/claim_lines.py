@@ -12,7 +12,7 @@ from . import terminal
 
 __all__ = ["counts", "described", "lines"]
 
-_HEAD = ("claim", "verdict", "published", "measured")
+_HEAD = ("claim", "verdict", "seeds", "published", "measured")
 _LEAST = 12  # width of the last columns in a narrow terminal
 _NO_UNIT = ("none", "qualitative")
 
@@ -20,19 +20,27 @@ _NO_UNIT = ("none", "qualitative")
 def lines(verdicts: Sequence[Verdict], indent: str = "") -> Iterator[str]:
     """Yield a head and a line per claim: its id, verdict, published and measured value.
 
+    Between them stands how many of the seeds alone give the verdict, as ``2/3``.
+
     A line is as wide as the terminal, if that is not narrow. It shortens texts, but no id and no
     verdict.
     """
     rows = [
-        (v.claim, f"{v.verdict}, robust" if v.robust else v.verdict, _published(v), _measured(v))
+        (
+            v.claim,
+            f"{v.verdict}, robust" if v.robust else v.verdict,
+            _seeds(v),
+            _published(v),
+            _measured(v),
+        )
         for v in verdicts
     ]
     if not rows:
         return
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-    room = max(terminal.width() - len(indent) - widths[0] - widths[1] - 6, 2 * _LEAST)
-    widths[2] = min(widths[2], max(room // 2, room - widths[3]))
-    widths[3] = room - widths[2]
+    room = max(terminal.width() - len(indent) - sum(widths[:3]) - 8, 2 * _LEAST)
+    widths[3] = min(widths[3], max(room // 2, room - widths[4]))
+    widths[4] = room - widths[3]
     for row in (_HEAD, *rows):
         cells = zip(row, widths, strict=True)
         yield indent + "  ".join(f"{terminal.shortened(text, n):{n}}" for text, n in cells).rstrip()
@@ -58,6 +66,7 @@ def described(verdict: Verdict) -> Iterator[str]:
         "error": "" if verdict.error is None else f"{verdict.error:.1%}",
         "reason": verdict.reason,
         "held if": rule or "the experiment's code finds that it holds",
+        "seeds": f"{_seeds(verdict)} give this verdict alone" if verdict.seeds else "",
         "robust": {True: "yes", False: "no", None: ""}[verdict.robust],
         "changed by": ", ".join(verdict.changed_by),
         "same data as": verdict.same_as,
@@ -81,6 +90,10 @@ def described(verdict: Verdict) -> Iterator[str]:
                 subsequent_indent=" " * 16,
                 break_on_hyphens=False,
             )
+
+
+def _seeds(verdict: Verdict) -> str:
+    return f"{verdict.seeds - len(verdict.seeds_apart)}/{verdict.seeds}" if verdict.seeds else ""
 
 
 def _published(verdict: Verdict) -> str:

@@ -105,7 +105,7 @@ def run_experiments(
         typer.Option(
             metavar="N|RANGES",
             help="Measure each point with several seeds: as many as N, from --seed or 1 on, or "
-            "those of ranges as 1-10 or 1-3,7.",
+            "those of ranges as 1-10 or 1-3,7. Default: on sim 3, with --full 6; elsewhere 1.",
         ),
     ] = None,
     repetitions: Annotated[
@@ -195,8 +195,10 @@ def run_experiments(
         raise typer.Exit(1)
 
 
-def _seeds(first: int | None, text: str | None) -> list[int]:
-    """Return the seeds that ``--seed`` and ``--seeds`` name."""
+def _seeds(first: int | None, text: str | None) -> list[int] | None:
+    """Return the seeds that ``--seed`` and ``--seeds`` name; None if they name none."""
+    if first is None and text is None:
+        return None
     if text is None or re.fullmatch(r"\d{1,20}", text, re.ASCII):
         begin = 1 if first is None else first
         ranges = [(begin, begin + int(text or 1) - 1)]
@@ -348,7 +350,7 @@ def _show(report: Report) -> None:
         print(f"  {line}")
     _show_figures(report)
     if report.intervals is not None:
-        print(f"  {report.intervals}: medians over seeds and repetitions, with intervals of 95 %")
+        print(f"  {report.intervals}: medians over seeds and repetitions, and their intervals")
     for reason in sorted(set(outcome.skipped.values())):
         count = sum(1 for r in outcome.skipped.values() if r == reason)
         terminal.say(f"  {count} points skipped: {reason}")

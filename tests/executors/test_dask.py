@@ -37,7 +37,8 @@ from tests.executors.support import (
 )
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
-FULL = ["run", FAKE, "--executor", "dask", "--jobs", "2", "--full", "--set", "behaviour=slow"]
+SLOW = ["--full", "--set", "behaviour=slow", "--seed", "1"]
+FULL = ["run", FAKE, "--executor", "dask", "--jobs", "2", *SLOW]
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None
 @only_real
 def test_ctrl_c_ends_the_jobs_and_keeps_finished_points(tmp_path: Path, marks: Path) -> None:
     out = tmp_path / "out"
-    command = ["run", FAKE, "--out", str(out), "--full", "--set", "behaviour=slow"]
+    command = ["run", FAKE, "--out", str(out), "--full", "--set", "behaviour=slow", "--seed", "1"]
     process = subprocess.Popen(
         [*COMMAND, *command, "--executor", "slurm", "--jobs", "2"],
         env=environment(),

@@ -29,6 +29,8 @@ FIELDS = [
     "unit",
     "reason",
     "error",
+    "seeds",
+    "seeds_apart",
     "same_as",
     "robust",
     "changed_by",

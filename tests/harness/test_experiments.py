@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyrdma import claims, figures, registry
+from pyrdma import claims, figures, judging, registry
 from pyrdma.evidence import Evidence
 from pyrdma.runs import Options, execute
 from tests.figures.faults import faults
@@ -52,4 +52,4 @@ def test_every_experiment_runs_quickly_draws_and_decides(
     assert found == []
     assert json.loads((report.folder / "run.json").read_text())["quick"] is True
     for verdict in claims.judged(Evidence(out, "sim"), experiment=name):
-        assert not verdict.reason.startswith(claims.DECIDER_FAILED), verdict
+        assert not verdict.reason.startswith(judging.DECIDER_FAILED), verdict

@@ -30,6 +30,8 @@ from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
+SLOW = ("--set", "behaviour=slow", "--full", "--seed", "1")
+
 
 def canonical(out: Path) -> str:
     """Return a hash of the results as text with all digits."""
@@ -77,7 +79,7 @@ def test_what_is_done_is_not_measured_again(tmp_path: Path, monkeypatch: Any) ->
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     log = tmp_path / "marks"
     log.mkdir()
-    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), "--set", "behaviour=slow", "--full"]
+    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), *SLOW]
     with subprocess.Popen(
         [*COMMAND, *arguments, "--jobs", "1"],
         env=environment(FAKE_MARKS=str(log)),
@@ -102,7 +104,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_measured_and_leaves_no_process(tmp_path: Path) -> None:
     log = tmp_path / "marks"
     log.mkdir()
-    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), "--set", "behaviour=slow", "--full"]
+    arguments = ["run", FAKE, "--out", str(tmp_path / "out"), *SLOW]
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--jobs", "2"],
         env=environment(FAKE_MARKS=str(log)),
@@ -221,7 +223,7 @@ def test_a_point_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
 
 
 def test_a_point_that_fails_is_named_and_the_others_stay(tmp_path: Path) -> None:
-    done = pyrdma("run", FAKE, "--out", str(tmp_path), "--set", "behaviour=fails")
+    done = pyrdma("run", FAKE, "--out", str(tmp_path), "--set", "behaviour=fails", "--seed", "1")
     assert done.returncode == 1
     assert unnamed(done.stderr, 1, "n = 3 is not possible; choose another") == []
     document = json.loads((tmp_path / "fake/numbers/sim/run.json").read_text())
@@ -309,7 +311,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip(f"no small file system here: {mounted.stderr.strip()}")
     try:
-        done = pyrdma("run", FAKE, "--out", str(small), "--full")
+        done = pyrdma("run", FAKE, "--out", str(small), "--full", "--seed", "1")
         assert done.returncode == 1
         assert unnamed(done.stderr, small / "fake/numbers/sim") == []
         assert "Traceback" not in done.stderr

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from experiments._needs import Needs, Undecidable
-from pyrdma import claims, registry
+from pyrdma import claims, judging, registry
 from pyrdma.claims import deciders, judge
 from pyrdma.data import Data
 from pyrdma.decide import Decision, NotEvaluated, ProfileValue
@@ -52,7 +52,7 @@ def check(experiment: Experiment, data: Data | None) -> tuple[int, list[str]]:
     for name in BY_EXPERIMENT[experiment.id]:
         claim = claims.load()[name]
         try:
-            verdict, *found = judge(claim, claims.decided(claim, experiment, data))
+            verdict, *found = judge(claim, judging.decided(claim, experiment, data))
         except Needs:
             continue
         except NotEvaluated as reason:

@@ -220,3 +220,37 @@ def test_sensitivity_needs_the_simulator(tree: Tree) -> None:
     assert done.returncode != 0
     assert "--sensitivity" in done.stderr
     assert "'shm'" in done.stderr
+
+
+def test_a_verdict_says_over_how_many_seeds_it_holds(tree: Tree) -> None:
+    tree.run()
+    assert tree.verdict().seeds == 0, "one seed has no other"
+    tree.run(seeds=(1, 2, 3))
+    alike = tree.verdict()
+    assert (alike.verdict, alike.seeds, alike.seeds_apart) == ("held", 3, ())
+    assert "with each of 3 seeds" in alike.reason
+    # A seed adds one op/s for each above the first; the claim allows 440.
+    tree.run(seeds=(1, 2, 42, 43))
+    some = tree.verdict()
+    assert (some.verdict, some.measured) == (claims.NOT_ROBUST, 402.0)
+    assert (some.seeds, some.seeds_apart, some.robust) == (5, (42, 43), False)
+    assert "missed with 2 of 5 seeds alone: 42, 43" in some.reason
+    tree.run(seeds=(44, 45, 46))
+    most = tree.verdict()
+    assert (most.verdict, most.seeds_apart) == ("missed", (1, 2, 3))
+    assert "held with 3 of 8 seeds alone: 1, 2, 3" in most.reason
+    done = pyrdma("claims", "fake", "--out", str(tree.out), cwd=tree.folder)
+    assert "5/8" in done.stdout
+
+
+@pytest.mark.usual_seeds
+@pytest.mark.parametrize(("quick", "seeds"), [(True, 3), (False, 6)])
+def test_a_run_without_seeds_measures_several_in_virtual_time(
+    tree: Tree, quick: bool, seeds: int
+) -> None:
+    report = tree.run(seeds=None, quick=quick)
+    points = 2 if quick else 3
+    assert report.outcome.measured == seeds * points
+    assert json.loads((report.folder / "run.json").read_text())["seeds"] == [*range(1, seeds + 1)]
+    assert tree.verdict().seeds == seeds
+    assert tree.run(seeds=None, quick=quick, fabric="shm").outcome.measured == points

@@ -94,7 +94,7 @@ class Tree:
         path.write_text(text.replace(old, new))
         forget()
 
-    def run(self, seeds: Sequence[int] = (1,), **options: Any) -> Report:
+    def run(self, seeds: Sequence[int] | None = (1,), **options: Any) -> Report:
         with ThreadPoolExecutor(1) as executor:
             return execute("fake/rates", Options(out=self.out, seeds=seeds, **options), executor)
 
