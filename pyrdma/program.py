@@ -22,7 +22,8 @@
 faults, kills and restarts reach programs as they reach native code. On real fabrics each task is a
 thread, in real time. With ``mode="process"`` each node is a process, which finds its function by
 file and name: define it at the top level of a file, and run the cluster below
-``if __name__ == "__main__":``. A process that ends, ends the program with an error.
+``if __name__ == "__main__":``. All functions begin once each process has loaded its own. A process
+that ends, ends the program with an error.
 
 The node
 --------

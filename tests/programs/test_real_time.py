@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 import threading
@@ -126,6 +127,21 @@ def test_processes_run_the_same_functions() -> None:
         result = cluster.program({0: echo, (1, 2): client}, deadline_s=20)
         assert result.latency("rpc").count == 200
         assert cluster.program({0: echo, "rest": client}, deadline_s=20).latency("rpc").count == 300
+
+
+def test_nodes_begin_when_all_have_loaded_their_functions(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time\ntime.sleep(0.5)\n"
+        "async def main(node):\n    async for _ in await node.bind('service'):\n        pass\n"
+    )
+    (tmp_path / "quick.py").write_text(
+        "async def main(node):\n    await node.connect('service', to=0, timeout_s=0.2)\n"
+    )
+    slow, quick = (
+        runpy.run_path(str(tmp_path / f"{name}.py"))["main"] for name in ("slow", "quick")
+    )
+    with rd.Cluster.local(nodes=2) as cluster:
+        cluster.program({0: slow, 1: quick}, deadline_s=20)
 
 
 def test_servers_wait_for_processes_that_pause() -> None:

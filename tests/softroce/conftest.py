@@ -40,6 +40,7 @@ COMMANDS = {
     "bed": "ibv_devices; echo \"two  words\" '$HOME'; exit 3",
     **{n: f"{NATIVE_TESTS} --gtest_color=no --gtest_filter='{f}'" for n, f in FILTERS.items()},
     "one_host": f"{sys.executable} {HERE}/one_host.py",
+    "node_programs": f"{sys.executable} -m tests.softroce.node_programs",
     **{f"program[{name}]": f"{sys.executable} {path}" for name, path in PROGRAMS.items()},
     "experiments": f'{sys.executable} {HERE}/points.py "$PYRDMA_SHARE"',
 }

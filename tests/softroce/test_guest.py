@@ -95,6 +95,10 @@ def test_one_host(output_of: Output) -> None:
     assert "all good" in output_of("one_host")
 
 
+def test_node_programs(output_of: Output) -> None:
+    assert "all good" in output_of("node_programs")
+
+
 def test_experiments(output_of: Output, ran: Callable[[], Path]) -> None:
     output_of("experiments")
     for name in POINTS:

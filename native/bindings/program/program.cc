@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "runtime/node_barrier.h"
 
 namespace pyrdma::bindings {
 
@@ -36,8 +37,7 @@ void Program::run() {
           if (world.local_nodes().size() < world.nodes())
             agreement_.emplace(options_.name, options_.members);
           first_starts_ = {started.begin(), started.end()};
-          const Time begin = world.moment(world.local_nodes().front());
-          if (options_.deadline < kForever - begin) last_moment_ = begin + options_.deadline;
+          begin(world.moment(world.local_nodes().front()));
           world.run([this](Env& env) { run_node(env); });
         },
         [this] { interrupt(); });
@@ -57,6 +57,10 @@ void Program::run() {
   }
   if (error) std::rethrow_exception(error);
   if (overdue_) throw Error(ErrorCode::kTimeout, *overdue_, false);
+}
+
+void Program::begin(Time now) {
+  if (options_.deadline < kForever - now) last_moment_ = now + options_.deadline;
 }
 
 // Waits end, and so does Python code that never waits.
@@ -89,6 +93,10 @@ void Program::run_node(Env& env) {
     const std::lock_guard<std::mutex> lock(mutex_);
     // A node that was killed runs its function anew.
     if (first_starts_.erase(env.node()) == 0) node_active();
+  }
+  if (agreement_) {  // each process has loaded its function, which takes its time
+    runtime::node_barrier(env, options_.name, runtime::kSetupTimeout, options_.members);
+    begin(env.now());
   }
   std::optional<InterpreterThread> interpreter;
   if (!simulated()) interpreter.emplace(*this);

@@ -201,6 +201,7 @@ class Program {
 
  private:
   void run_node(Env& env);
+  void begin(Time now);
   void interrupt();
   std::vector<std::shared_ptr<NodeRun>> runs() const;
 
