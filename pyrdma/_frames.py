@@ -2,7 +2,8 @@
 
 A frame is a length of four bytes, big-endian, and as many bytes of one JSON object in UTF-8. The
 receiver refuses a frame that is longer than its bound, and a message that does not have exactly the
-fields of a known kind, before it uses any field. It never executes or unpickles a message.
+fields of a known kind, before it uses any field. It never unpickles a message, and executes
+none but the sources of node programs (`pyrdma._sent`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from typing import Any
 from . import _shapes
 from .errors import Error, Timeout
 
-__all__ = ["FRAME_TO_CONTROLLER", "FRAME_TO_NODE", "Frames", "ProtocolError", "check", "send"]
+__all__ = [
+    "FRAME_TO_CONTROLLER",
+    "FRAME_TO_NODE",
+    "MOST_PIECE",
+    "Frames",
+    "ProtocolError",
+    "check",
+    "send",
+]
 
 Message = dict[str, Any]
 
@@ -28,6 +37,9 @@ FRAME_TO_NODE = 60 * 1024
 FRAME_TO_CONTROLLER = 64 * 1024 * 1024
 """Most bytes of a message to the controller, enough for the histograms of many threads, and for a
 history, which a node ends at 2**18 events."""
+
+MOST_PIECE = 4096
+"""Most characters of a piece of a source, whose 12 bytes each in JSON fit a message to a node."""
 
 _LENGTH = struct.Struct(">I")
 _NODES = 4096
@@ -158,9 +170,18 @@ def _is_counters(v: object) -> bool:
     return _shapes.mapping_of(is_pair, 256)(v)
 
 
-def _are_functions(v: object) -> bool:
-    fields = {"file": _shapes.text(4096), "name": _shapes.text(256)}
-    return _shapes.mapping_of(lambda item: _shapes.has(item, fields), _NODES)(v)
+def _is_function(v: object) -> bool:
+    fields: Mapping[str, _shapes.Shape] = {
+        "file": _shapes.text(4096),
+        "name": _shapes.text(256),
+        "arguments": _shapes.list_of(_shapes.is_plain),
+        "keywords": _shapes.mapping_of(_shapes.is_plain, 256),
+    }
+    return v is None or _shapes.has(v, fields)
+
+
+def _is_module(v: object) -> bool:
+    return _shapes.text(256)(v) and all(word.isidentifier() for word in str(v).split("."))
 
 
 def _are_options(v: object) -> bool:
@@ -202,7 +223,13 @@ _KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
     "count": {},
     "counted": {"faults": _is_counters},
     "run": {"workload": _shapes.text(4096), "parameters": _is_parameters, "run": _WIDE},
-    "program": {"functions": _are_functions, "options": _are_options, "run": _WIDE},
+    "source": {
+        "module": _is_module,
+        "file": _shapes.text(4096),
+        "package": lambda v: isinstance(v, bool),
+        "piece": _shapes.text(MOST_PIECE),
+    },
+    "program": {"function": _is_function, "options": _are_options, "run": _WIDE},
     "failed": {"error": _shapes.text(1 << 16), "error_kind": _shapes.text(64), "run": _WIDE},
     "measured": {
         "metric": _shapes.list_of(_shapes.text(256)),

@@ -17,6 +17,7 @@ from typing import Any
 from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
 from ._native import native
 from ._program import function_at
+from ._sent import SentSources
 from .errors import Error
 
 STORAGE = "pyrdma-storage-"  # kPrefix of native/env/thread/thread_storage.cc
@@ -49,10 +50,14 @@ def main() -> None:
         _answer(answers, _failure(error, 0, first.get("token", "")))
         return
     _answer(answers, {"kind": "attached", "node": first["node"]})
+    sent = SentSources()
     while True:
         message = messages.get()
+        if message["kind"] == "source":
+            sent.take(message)
+            continue
         counting = message["kind"] == "count"
-        _answer(answers, _count(node) if counting else _run(core, node, message))
+        _answer(answers, _count(node) if counting else _run(core, node, message, sent))
 
 
 def _listen(messages: queue.SimpleQueue[Message]) -> None:
@@ -85,14 +90,14 @@ def _count(node: Any) -> Message:
     return {"kind": "counted", "faults": counters}
 
 
-def _run(core: Any, node: Any, message: Message) -> Message:
+def _run(core: Any, node: Any, message: Message, sent: SentSources) -> Message:
     run = message["run"]
     try:
         # The controller numbers the runs, since a restarted node has not seen the earlier ones.
         if message["kind"] == "program":
-            number = node.devices[0].node
-            address = message["functions"].get(str(number))
-            own = {} if address is None else {number: function_at(address)}
+            sent.begin()
+            address = message["function"]
+            own = {} if address is None else {node.devices[0].node: function_at(address, sent)}
             columns = core.program.run(node, own, run=run, **message["options"])
         else:
             parameters = {**message["parameters"], "run": run}

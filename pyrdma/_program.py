@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import runpy
 import sys
@@ -9,7 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import _shapes
 from ._native import native
+from ._sent import SentSources
 from .arguments import shown
 from .errors import InvalidArgument
 
@@ -64,14 +67,19 @@ def checked_model(model: str) -> str:
     return model
 
 
-def address_of(function: Program) -> dict[str, str]:
-    """Return file and name of a function, by which a node process finds it.
+def address_of(function: Program) -> dict[str, Any]:
+    """Return file, name and arguments of a function, by which a node process calls it.
 
     Raises
     ------
     InvalidArgument
-        The function has no name at the top level of a file.
+        The function has no name at the top level of a file, or an argument is not plain.
     """
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = {}
+    wrapped: object = function
+    if isinstance(wrapped, functools.partial):
+        function, arguments, keywords = wrapped.func, wrapped.args, wrapped.keywords
     file = inspect.getsourcefile(function) if inspect.isfunction(function) else None
     name = getattr(function, "__qualname__", "")
     if file is None or not Path(file).is_file() or not name.isidentifier():
@@ -79,11 +87,22 @@ def address_of(function: Program) -> dict[str, str]:
             f"functions: {shown(function)} has no file and name by which node processes could find "
             "it; define it at the top level of a .py file, or use mode='thread'"
         )
-    return {"file": str(Path(file).resolve()), "name": name}
+    for value in (*arguments, *keywords.values()):
+        if not _shapes.is_plain(value):
+            raise InvalidArgument(
+                f"functions: {name} has the argument {shown(value)}; node processes take None, "
+                "bools, texts, finite numbers of 64 bits, and lists and dicts of these"
+            )
+    return {
+        "file": str(Path(file).resolve()),
+        "name": name,
+        "arguments": list(arguments),
+        "keywords": dict(keywords),
+    }
 
 
-def function_at(address: Mapping[str, str]) -> Program:
-    """Return the function that `address_of` has described; runs its file.
+def function_at(address: Mapping[str, Any], sent: SentSources) -> Program:
+    """Return the function that `address_of` has described; runs its file, as sent or as it is here.
 
     Raises
     ------
@@ -91,20 +110,28 @@ def function_at(address: Mapping[str, str]) -> Program:
         The file has no such function.
     """
     file, name = address["file"], address["name"]
-    folder = str(Path(file).parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as for a script
     _importing.append(file)
     try:
-        found = runpy.run_path(file, run_name="pyrdma_program").get(name)
+        names = sent.run(file)
+        if names is None:
+            names = _run_own(file)
     finally:
         _importing.pop()
+    found = names.get(name)
     if not inspect.iscoroutinefunction(found):
         raise InvalidArgument(
             f"functions: {file} has no `async def {name}` when it is imported; define it outside "
             'of `if __name__ == "__main__":`'
         )
-    return found
+    return functools.partial(found, *address["arguments"], **address["keywords"])
+
+
+def _run_own(file: str) -> Mapping[str, Any]:
+    """Run a file of this machine and return its names."""
+    folder = str(Path(file).parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as for a script
+    return runpy.run_path(file, run_name="pyrdma_program")
 
 
 def by_node(functions: Program | Mapping[Any, Program], nodes: int) -> dict[int, Program]:

@@ -19,6 +19,7 @@ __all__ = [
     "is_base64",
     "is_finite",
     "is_number",
+    "is_plain",
     "is_value",
     "list_of",
     "mapping_of",
@@ -72,6 +73,19 @@ def is_value(v: object) -> TypeGuard[bool | int | float | str]:
     if isinstance(v, int) and not isinstance(v, bool):
         return -(2**63) <= v < 2**63
     return isinstance(v, (str, bool)) or is_finite(v)
+
+
+def is_plain(v: object, depth: int = 8) -> bool:
+    """Return whether a value is the same after its way through JSON.
+
+    It is None, a text, a bool, a finite number of 64 bits, or a list or an object with texts as
+    keys of such values, nested at most `depth` deep.
+    """
+    if isinstance(v, (list, dict)) and depth:
+        inner = v.values() if isinstance(v, dict) else v
+        texts = not isinstance(v, dict) or all(isinstance(key, str) for key in v)
+        return texts and all(is_plain(item, depth - 1) for item in inner)
+    return v is None or is_value(v)
 
 
 def list_of(item: Shape) -> Shape:

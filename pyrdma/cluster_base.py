@@ -123,6 +123,7 @@ class ClusterBase(ABC):
         functions
             One function for all nodes, or a mapping from nodes (a number, a tuple or range of
             numbers, ``"rest"``) to functions. A node without one only serves one-sided requests.
+            `functools.partial` gives a function further arguments.
         deadline_s
             Time of the cluster's clock after which the run fails, with the tasks that still wait.
         duration_s
@@ -134,8 +135,6 @@ class ClusterBase(ABC):
         ------
         Timeout
             The functions have not ended within `deadline_s`.
-        Unavailable
-            The nodes are on other hosts.
         NodeEnded
             The process of a node has ended.
 
@@ -156,10 +155,9 @@ class ClusterBase(ABC):
         name = "deadline_s" if duration_s is None else "duration_s"
         return self._result({name: limit}, columns)
 
-    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:  # noqa: ARG002
-        raise Unavailable(
-            "this cluster has no node programs; use Cluster.sim(...) or Cluster.local(...)"
-        )
+    @abstractmethod
+    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:
+        """Run the functions of the nodes that have one; return what they have recorded."""
 
     def _result(self, parameters: Parameters, columns: Columns) -> Result:
         names = ("node", "thread", "metric", "value", "unit")

@@ -172,14 +172,31 @@ class ProcessCluster(ClusterBase):
 
     def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:
         self._survives = False
-        addresses = {str(node): address_of(f) for node, f in functions.items()}
+        addresses = {node: address_of(function) for node, function in functions.items()}
+        own: dict[int, dict[str, Any]] = {
+            node.number: {"function": addresses.get(node.number)} for node in self._nodes
+        }
+        self._send_sources(addresses)
         options["members"] = sorted(functions)
-        message = {"kind": "program", "functions": addresses, "options": options}
+        message = {"kind": "program", "function": None, "options": options}
         # The nodes themselves end at the deadline, unless one is stuck in Python.
-        return self._carry_out("node programs", message, 60.0 + 2e-9 * options["deadline_ns"])
+        limit = 60.0 + 2e-9 * options["deadline_ns"]
+        return self._carry_out("node programs", message, limit, own)
 
-    def _carry_out(self, what: str, request: dict[str, Any], timeout_s: float) -> Columns:
-        """Let all nodes carry out a request and return what they have measured."""
+    def _send_sources(self, addresses: Mapping[int, Mapping[str, Any]]) -> None:
+        """Send the nodes the files of their functions; on this machine they read them."""
+
+    def _carry_out(
+        self,
+        what: str,
+        request: dict[str, Any],
+        timeout_s: float,
+        own: Mapping[int, dict[str, Any]] | None = None,
+    ) -> Columns:
+        """Let all nodes carry out a request and return what they have measured.
+
+        `own` has the fields of the request that differ between the nodes.
+        """
         assert self._open is not None
         if not self._survives:
             self._check_up()
@@ -188,7 +205,7 @@ class ProcessCluster(ClusterBase):
                 self._runs += 1
                 message = {**request, "run": self._runs}
                 for node in self._nodes:
-                    node.send(message)
+                    node.send({**message, **(own or {}).get(node.number, {})})
                 self._running = message
             answers = self._collect(timeout_s, what, self._runs)
         except BaseException:

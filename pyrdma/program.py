@@ -20,10 +20,15 @@
 `ClusterBase.program` runs an ``async def`` function on each node, with the node as its argument. On
 ``sim`` each task has a clock and a CPU of its own in virtual time, and equal seeds give equal runs;
 faults, kills and restarts reach programs as they reach native code. On real fabrics each task is a
-thread, in real time. With ``mode="process"`` each node is a process, which finds its function by
-file and name: define it at the top level of a file, and run the cluster below
-``if __name__ == "__main__":``. All functions begin once each process has loaded its own. A process
-that ends, ends the program with an error.
+thread, in real time. With ``mode="process"`` and on hosts (`Cluster.remote`) each node is a
+process, which finds its function by file and name: define it at the top level of a file, and run
+the cluster below ``if __name__ == "__main__":``. `functools.partial` gives a function arguments;
+those of processes are None, bools, texts, numbers, and lists and dicts of these. All functions
+begin once each process has loaded its own. A process that ends, ends the program with an error.
+
+Hosts need no copy of the file: the driver sends it, with the modules that it and they import, apart
+from installed ones. It finds the modules in the ``import`` statements. A file that a program opens,
+or a library that it imports, must be on the host.
 
 The node
 --------

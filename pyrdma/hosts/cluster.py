@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from pyrdma._node_process import NodeHandle
-from pyrdma._workload import Workload
-from pyrdma.arguments import Duration, checked
+from pyrdma._sent import sources_of
+from pyrdma._workload import Parameters
 from pyrdma.cluster_base import Columns
 from pyrdma.conditions import UNKNOWN_NS, Conditions
-from pyrdma.errors import Error, HostLost, InvalidArgument, Unavailable
+from pyrdma.errors import Error, HostLost, InvalidArgument
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
 
@@ -27,8 +27,8 @@ __all__ = ["RemoteProcessCluster"]
 class RemoteProcessCluster(ProcessCluster):
     """Nodes as processes on hosts; see `Cluster.remote`.
 
-    Over ``verbs`` the hosts take turns in holding nodes. Over ``shm`` all nodes are on one host,
-    the fleet's only one.
+    Over ``verbs`` the hosts take turns in holding nodes. A run whose RDMA traffic went over the
+    login network raises an `Error`. Over ``shm`` all nodes are on one host, the fleet's only one.
     """
 
     _on_this_machine = False
@@ -103,31 +103,19 @@ class RemoteProcessCluster(ProcessCluster):
             }
         )
 
-    @checked
-    def run(
-        self,
-        workload: Workload,
-        duration_s: Duration | None = None,
-        timeout_s: Duration | None = None,
-    ) -> Result:
-        """Run a workload on every node; see `Cluster.run`.
-
-        Raises
-        ------
-        Error
-            RDMA traffic went over the login network.
-        """
-        result = super().run(workload, duration_s, timeout_s)
+    def _result(self, parameters: Parameters, columns: Columns) -> Result:
+        result = super()._result(parameters, columns)
         if self.fabric == "verbs":
             self._check_counters()
             result = self.conditions.judge(result, self._bound_ns())
         return result
 
-    def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:  # noqa: ARG002
-        raise Unavailable(
-            "the hosts of a testbed have no copy of a node program's file; use Cluster.local(...) "
-            "or Cluster.sim(...)"
-        )
+    def _send_sources(self, addresses: Mapping[int, Mapping[str, Any]]) -> None:
+        sources = {file: sources_of(file) for file in {a["file"] for a in addresses.values()}}
+        for node in self._nodes:
+            if node.number in addresses:
+                for message in sources[addresses[node.number]["file"]]:
+                    node.send(message)
 
     def _bound_ns(self) -> int:
         """Return the bound of the clocks' error; that of no clock if they cannot be compared."""

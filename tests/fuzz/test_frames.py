@@ -38,6 +38,30 @@ MESSAGES: list[dict[str, Any]] = [
         "parameters": {"size": 8, "op": "read", "theta": 0.5, "list": [1, 2]},
         "run": 1,
     },
+    {
+        "kind": "source",
+        "module": "package.module",
+        "file": "/own/package/module.py",
+        "package": False,
+        "piece": "x = 1",
+    },
+    {
+        "kind": "program",
+        "function": {
+            "file": "/own/program.py",
+            "name": "main",
+            "arguments": [1, None, {"a": [True, 1.5]}],
+            "keywords": {"depth": 8},
+        },
+        "options": {
+            "deadline_ns": 10**10,
+            "deadline_fails": True,
+            "grace_ns": 10**8,
+            "model": "register",
+            "members": [0, 1],
+        },
+        "run": 1,
+    },
     {"kind": "failed", "error": "no", "error_kind": "Timeout", "run": 1},
     {
         "kind": "measured",
@@ -113,7 +137,7 @@ def test_any_field_of_another_kind_is_refused_or_of_use() -> None:
             refused += 1
             continue
         json.dumps(message)
-        assert message["kind"] in ("attach", "attached", "run", "failed", "measured")
+        assert message["kind"] in {known["kind"] for known in MESSAGES}
         if message["kind"] == "measured":
             columns = ("metric", "unit", "value", "node", "thread")
             assert len({len(message[name]) for name in columns}) == 1

@@ -87,10 +87,12 @@ def ours(host: Host) -> dict[int, str]:
 class Run:
     """A run of `EXPERIMENT` over ``shm`` on all hosts, in a process of its own."""
 
-    def __init__(self, inventory: Path, folder: Path, *options: str) -> None:
+    def __init__(
+        self, inventory: Path, folder: Path, *options: str, text: str = EXPERIMENT
+    ) -> None:
         (folder / "experiments/test").mkdir(parents=True, exist_ok=True)
         file = folder / "experiments/test/hosts.py"
-        file.write_text(EXPERIMENT)
+        file.write_text(text)
         self.results = folder / "results"
         self.said = folder / "said"
         command = [COMMAND, "run", file, "--fabric", "shm", "--inventory", inventory, *options]
@@ -138,6 +140,55 @@ def test_a_whole_run(hosts: Hosts, inventory: Path, tmp_path: Path) -> None:
     assert list(table["hostname"]) == ["node-0", "node-1"]
     for host in hosts:
         assert soon(lambda host=host: not ours(host)), ours(host)  # type: ignore[misc]
+
+
+PROGRAM = """
+import socket
+import pyrdma as rd
+from own_helper import call
+
+async def serve(node):
+    node.count(socket.gethostname())
+    async for request in await node.bind("echo"):
+        await request.reply(request.data)
+
+def measure(point):
+    with point.cluster(nodes=2) as cluster:
+        return cluster.program({0: serve, 1: call}, deadline_s=20)
+
+experiment = rd.Experiment(
+    id="test/hosts",
+    title="Calls on hosts",
+    profile="cx5",
+    axes={"depth": rd.Axis([1])},
+    measure=measure,
+    max_repetitions=1,
+)
+"""
+HELPER = """
+async def call(node):
+    peer = await node.connect("echo", to=0)
+    for _ in range(10):
+        start = node.now()
+        await peer.call(b"x")
+        node.record("call", node.now() - start)
+"""
+
+
+def test_an_experiment_of_node_programs(
+    hosts: Hosts, inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_helper.py").write_text(HELPER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    run = Run(inventory, tmp_path, text=PROGRAM)
+    status, said = run.end()
+    assert status == 0, said
+    assert not any((host.root / tmp_path.relative_to("/")).exists() for host in hosts)
+    frame = rd.load(run.results)
+    for name in ("node-0", "node-1"):
+        own = frame[(frame["host"] == name) & (frame["scope"] == "total")]
+        values = own.set_index("metric")["value"]
+        assert (values[name], values["call"]) == (1, 10)
 
 
 def test_hosts_are_reported(inventory: Path) -> None:

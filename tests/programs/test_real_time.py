@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import runpy
 import subprocess
 import sys
@@ -15,7 +16,14 @@ import pyrdma as rd
 from pyrdma.check import check
 from pyrdma.program import Node
 from tests.errors import raises
-from tests.programs.support import client, client_of_itself, echo
+from tests.programs.support import (
+    client,
+    client_of_itself,
+    echo,
+    register,
+    uses_register,
+    waits_for_ever,
+)
 
 
 def threads(nodes: int = 2) -> Any:
@@ -82,10 +90,6 @@ def test_a_cluster_closes_when_its_programs_have_ended() -> None:
 # ---- a process per node: the functions are found by file and name ----
 
 
-async def waits_for_ever(node: Node) -> None:
-    await node.event().wait()
-
-
 async def fails(node: Node) -> None:
     await node.sleep(0.001)
     raise KeyError(node.id)
@@ -99,27 +103,6 @@ async def ends_late(node: Node) -> None:
         await peer.call(b"x")
         await node.sleep(0.15)
     node.count("calls", 3)
-
-
-async def register(node: Node) -> None:
-    value = b""
-    inbox = await node.bind("register")
-    async for request in inbox:
-        value = request.data or value
-        await request.reply(value)
-
-
-async def uses_register(node: Node) -> None:
-    peer = await node.connect("register", to=0)
-    for i in range(20):
-        if i % 2 == node.id % 2:
-            write = node.invoke("write", value=100 * node.id + i)
-            await peer.call(b"%d" % (100 * node.id + i))
-            write.ok()
-        else:
-            read = node.invoke("read")
-            got = await peer.call()
-            read.ok(int(got) if got else None)  # nobody may have written yet
 
 
 def test_processes_run_the_same_functions() -> None:
@@ -217,6 +200,23 @@ def test_processes_need_functions_of_files() -> None:
         with raises(rd.InvalidArgument, "mode='thread'"):
             cluster.program(local)
         assert cluster.program({0: register}, deadline_s=20).samples == []
+
+
+async def takes_arguments(node: Node, depth: int, options: dict[str, Any]) -> None:
+    await node.sleep(0.001)
+    node.count("depth", depth)
+    node.count("options", len(options))
+
+
+def test_arguments_of_processes_are_plain_values() -> None:
+    main = functools.partial(takes_arguments, depth=8, options={"a": [None, 1.5]})
+    with rd.Cluster.local(nodes=1) as cluster:
+        result = cluster.program({0: main}, deadline_s=20)
+        assert (result.value("depth"), result.value("options")) == (8, 1)
+        wrong: tuple[Any, ...] = ((1, 2), {1: 2}, float("nan"), 2**64, cluster)
+        for value in wrong:
+            with raises(rd.InvalidArgument, "takes_arguments", "lists and dicts"):
+                cluster.program(functools.partial(takes_arguments, depth=8, options=value))
 
 
 def test_a_killed_process_ends_the_program() -> None:

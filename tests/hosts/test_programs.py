@@ -1,0 +1,180 @@
+"""Node programs on hosts: daemons of this machine, whose nodes get the files from the driver."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pyrdma as rd
+from pyrdma import _sent
+from pyrdma._frames import MOST_PIECE, ProtocolError
+from pyrdma.check import check
+from pyrdma.hosts import cluster as host_clusters
+from tests.errors import raises
+from tests.programs import support
+
+MAIN = """\
+import json
+from helpers import steps
+from helpers.sizes import SIZE
+
+async def main(node, depth, options=None):
+    from helpers import late
+    node.count("size", SIZE + late.MORE)
+    node.count("depth", depth)
+    node.count("options", len(json.dumps(options)))
+    await steps.wait(node)
+
+async def fails(node):
+    steps.fail()
+"""
+HELPERS = {
+    "__init__.py": "",
+    "sizes.py": "SIZE = 64\n",
+    "late.py": "MORE = 1\n",
+    "steps.py": """\
+from . import sizes
+
+async def wait(node):
+    await node.sleep(0.001)
+
+def fail():
+    raise KeyError("é" * sizes.SIZE)
+""",
+}
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    file = tmp_path / "hosts.yml"
+    file.write_text("all: {vars: {ansible_connection: local}, hosts: {h0: {pyrdma_slots: 4}}}")
+    return file
+
+
+@pytest.fixture
+def made(inventory: Path) -> Iterator[Any]:
+    with rd.Cluster.remote(inventory, nodes=3, fabric="shm") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a program and a package of its helpers, which this process can import."""
+    folder = tmp_path / "own"
+    (folder / "helpers").mkdir(parents=True)
+    (folder / "own_program.py").write_text(MAIN)
+    for name, text in HELPERS.items():
+        (folder / "helpers" / name).write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    for name in list(sys.modules):
+        if name.split(".")[0] in ("helpers", "own_program"):
+            del sys.modules[name]
+
+
+def test_the_functions_of_processes_run_on_a_host(made: Any) -> None:
+    result = made.program({0: support.echo, "rest": support.client}, deadline_s=20)
+    assert (result.fabric, result.clock) == ("shm", "real")
+    assert result.latency("rpc").count == 200
+    result = made.program({0: support.register, (1, 2): support.uses_register}, model="register")
+    assert check(result.history()).operations == 40
+    assert check(result.history()).ok
+
+
+def test_a_host_needs_no_copy_of_the_files(
+    made: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = importlib.import_module("own_program")
+
+    def sent_and_removed(file: str) -> list[dict[str, Any]]:
+        messages = _sent.sources_of(file)
+        shutil.rmtree(folder)
+        return messages
+
+    monkeypatch.setattr(host_clusters, "sources_of", sent_and_removed)
+    options = {"a": [None, True, 1.5, "é"]}
+    main = functools.partial(program.main, depth=8, options=options)
+    result = made.program({1: main}, deadline_s=20)
+    assert result.value("size") == 65
+    assert result.value("depth") == 8
+    assert result.value("options") == len(json.dumps(options))
+
+
+def test_each_program_has_the_files_of_its_time(made: Any, folder: Path) -> None:
+    program = importlib.import_module("own_program")
+    for size in (64, 128):
+        (folder / "helpers/sizes.py").write_text(f"SIZE = {size}\n")
+        result = made.program({0: functools.partial(program.main, depth=1)}, deadline_s=20)
+        assert result.value("size") == size + 1
+
+
+def test_an_error_names_host_file_and_line(made: Any, folder: Path) -> None:
+    program = importlib.import_module("own_program")
+    with raises(rd.Error, "node 2", "KeyError", f"{folder}/helpers/steps.py:7"):
+        made.program({2: program.fails}, deadline_s=20)
+
+
+def test_a_deadline_ends_a_program(made: Any) -> None:
+    with raises(rd.Timeout, "waits_for_ever", "0.05"):
+        made.program(support.waits_for_ever, deadline_s=0.05)
+
+
+def test_a_killed_process_ends_a_program(made: Any) -> None:
+    killer = threading.Timer(0.3, made.kill, [1])
+    killer.start()
+    with raises(rd.NodeEnded, "h0", "node 1", "SIGKILL"):
+        made.program(support.waits_for_ever, deadline_s=20)
+    killer.join()
+
+
+def test_a_module_that_the_host_lacks_is_named(made: Any, folder: Path) -> None:
+    (folder / "own_program.py").write_text("import helpers.none\nasync def main(node):\n    pass\n")
+    (folder / "helpers/none.py").write_text("")
+    program = importlib.import_module("own_program")
+    (folder / "helpers/none.py").unlink()
+    del sys.modules["helpers.none"]
+    with raises(rd.Error, "No module named 'helpers.none'", folder / "own_program.py"):
+        made.program({0: program.main}, deadline_s=20)
+
+
+def test_installed_modules_are_not_sent() -> None:
+    files = {message["file"] for message in _sent.sources_of(__file__)}
+    names = {message["module"] for message in _sent.sources_of(__file__)}
+    assert {__file__, support.__file__} <= files
+    assert {"tests", "tests.errors", "tests.programs.support"} <= names
+    assert not {"sys", "threading", "pytest", "pyrdma", "pyrdma.check"} & names
+
+
+def test_files_that_cannot_be_sent_are_refused(folder: Path) -> None:
+    file = folder / "own_program.py"
+    (folder / "helpers/sizes.py").write_text("SIZE = 64\n" + "#" * _sent.MOST)
+    with raises(rd.InvalidArgument, folder / "helpers/sizes.py", _sent.MOST):
+        _sent.sources_of(str(file))
+    file.write_text("async def main(node:\n")
+    with raises(rd.InvalidArgument, file, "line 1"):
+        _sent.sources_of(str(file))
+
+
+def test_a_node_bounds_what_it_is_sent() -> None:
+    piece = {"kind": "source", "module": "a", "file": "/a.py", "package": False, "piece": ""}
+    sent = _sent.SentSources()
+    for _ in range(_sent.MOST // MOST_PIECE):
+        sent.take({**piece, "piece": "#" * MOST_PIECE})
+    with raises(ProtocolError, _sent.MOST + 1):
+        sent.take({**piece, "piece": "#"})
+    sent = _sent.SentSources()
+    for number in range(_sent.MOST_MODULES):
+        sent.take({**piece, "module": f"a{number}"})
+    with raises(ProtocolError, _sent.MOST_MODULES + 1):
+        sent.take(piece)
+    with raises(ProtocolError, "a1", "belong"):
+        sent.take({**piece, "module": "a1", "file": "/b.py"})
