@@ -176,6 +176,7 @@ def _is_function(v: object) -> bool:
         "name": _shapes.text(256),
         "arguments": _shapes.list_of(_shapes.is_plain),
         "keywords": _shapes.mapping_of(_shapes.is_plain, 256),
+        "experiments": _shapes.text(4096),
     }
     return v is None or _shapes.has(v, fields)
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import runpy
 import sys
+import types
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,19 +86,20 @@ def address_of(function: Program) -> dict[str, Any]:
     if file is None or not Path(file).is_file() or not name.isidentifier():
         raise InvalidArgument(
             f"functions: {shown(function)} has no file and name by which node processes could find "
-            "it; define it at the top level of a .py file, or use mode='thread'"
+            "it; define it at the top level of a .py file, or use Cluster.local(..., mode='thread')"
         )
-    for value in (*arguments, *keywords.values()):
+    for key, value in (*enumerate(arguments), *keywords.items()):
         if not _shapes.is_plain(value):
             raise InvalidArgument(
-                f"functions: {name} has the argument {shown(value)}; node processes take None, "
-                "bools, texts, finite numbers of 64 bits, and lists and dicts of these"
+                f"functions: {name} has {shown(value)} as argument {key}; node processes take "
+                "None, bools, texts, finite numbers of 64 bits, and lists and dicts of these"
             )
     return {
         "file": str(Path(file).resolve()),
         "name": name,
         "arguments": list(arguments),
         "keywords": dict(keywords),
+        "experiments": next(iter(getattr(sys.modules.get("experiments"), "__path__", ())), ""),
     }
 
 
@@ -114,7 +116,7 @@ def function_at(address: Mapping[str, Any], sent: SentSources) -> Program:
     try:
         names = sent.run(file)
         if names is None:
-            names = _run_own(file)
+            names = _run_own(file, address["experiments"])
     finally:
         _importing.pop()
     found = names.get(name)
@@ -126,11 +128,17 @@ def function_at(address: Mapping[str, Any], sent: SentSources) -> Program:
     return functools.partial(found, *address["arguments"], **address["keywords"])
 
 
-def _run_own(file: str) -> Mapping[str, Any]:
-    """Run a file of this machine and return its names."""
+def _run_own(file: str, experiments: str) -> Mapping[str, Any]:
+    """Run a file of this machine and return its names.
+
+    An experiment imports its helpers from the package ``experiments``, which is at a folder.
+    """
     folder = str(Path(file).parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as for a script
+    if experiments:
+        package = sys.modules.setdefault("experiments", types.ModuleType("experiments"))
+        package.__path__ = [experiments]
     return runpy.run_path(file, run_name="pyrdma_program")
 
 

@@ -52,6 +52,7 @@ MESSAGES: list[dict[str, Any]] = [
             "name": "main",
             "arguments": [1, None, {"a": [True, 1.5]}],
             "keywords": {"depth": 8},
+            "experiments": "/own/experiments",
         },
         "options": {
             "deadline_ns": 10**10,

@@ -20,6 +20,7 @@ from pyrdma._frames import MOST_PIECE, ProtocolError
 from pyrdma.check import check
 from pyrdma.hosts import cluster as host_clusters
 from tests.errors import raises
+from tests.harness.support import pyrdma
 from tests.programs import support
 
 MAIN = """\
@@ -178,3 +179,54 @@ def test_a_node_bounds_what_it_is_sent() -> None:
         sent.take(piece)
     with raises(ProtocolError, "a1", "belong"):
         sent.take({**piece, "module": "a1", "file": "/b.py"})
+
+
+EXPERIMENT = """\
+import functools
+import pyrdma as rd
+from experiments.test._helper import serve
+
+async def call(node, size):
+    peer = await node.connect("echo", to=0)
+    assert await peer.call(bytes(size)) == bytes(size)
+    node.count("size", size)
+
+def measure(point):
+    programs = {0: serve, 1: functools.partial(call, size=point["size"])}
+    with point.cluster(nodes=2) as cluster:
+        return cluster.program(programs, deadline_s=20)
+
+experiment = rd.Experiment(
+    id="test/calls",
+    title="Calls",
+    profile="cx5",
+    axes={"size": rd.Axis([8])},
+    measure=measure,
+    max_repetitions=1,
+)
+"""
+HELPER = """\
+async def serve(node):
+    async for request in await node.bind("echo"):
+        await request.reply(request.data)
+"""
+
+
+@pytest.mark.parametrize("on_hosts", [False, True])
+def test_an_experiment_has_programs_in_its_helpers(
+    inventory: Path, tmp_path: Path, on_hosts: bool
+) -> None:
+    root = tmp_path / "experiments"
+    (root / "claims").mkdir(parents=True)
+    (root / "test").mkdir()
+    (root / "test/calls.py").write_text(EXPERIMENT)
+    (root / "test/_helper.py").write_text(HELPER)
+    options = ["--inventory", str(inventory)] if on_hosts else []
+    done = pyrdma(
+        *("run", "test/calls", "--fabric", "shm", "--out", str(tmp_path / "results"), *options),
+        cwd=tmp_path,
+        PYRDMA_EXPERIMENTS=str(root),
+    )
+    assert "1 points measured" in done.stdout, done.stdout + done.stderr
+    frame = rd.load(tmp_path / "results")
+    assert set(frame[frame["metric"] == "size"]["value"]) == {8}
