@@ -24,6 +24,7 @@ from pyrdma.hosts.fleet import Fleet
 from tests.errors import raises
 from tests.harness.support import environment
 from tests.hosts.waiting import soon
+from tests.programs.support import client, echo
 
 LOAD = rd.workload.VerbsLoad(op="write", size=64, depth=16)
 LOCAL = "all: {vars: {ansible_connection: local}, hosts: {h0: {pyrdma_slots: 4}}}"
@@ -280,6 +281,8 @@ def test_a_listening_daemon_serves_one_driver_after_another(
             assert made.run(LOAD, duration_s=0.02).value("rate") > 0
             with raises(errors.HostLost, "unit", "another driver"):
                 Fleet.open(file)
+            result = made.program({0: echo, 1: client}, deadline_s=20)
+            assert result.latency("rpc").count == 100
 
 
 def test_a_wrong_token_is_refused(tmp_path: Path, listens: str, token_file: Path) -> None:

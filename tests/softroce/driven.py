@@ -17,6 +17,7 @@ from pyrdma import check, errors, registry
 from pyrdma.hosts.fleet import Fleet
 from pyrdma.sweep import Sweep
 from tests.errors import raises
+from tests.softroce import node_programs
 from tests.softroce.points import measured_once
 
 __all__ = ["answer", "drive"]
@@ -107,12 +108,26 @@ def a_ping_pong(fleet: Fleet, say: Callable[[str], None]) -> None:
     cluster: Any = rd.Cluster.remote(fleet, nodes=2)
     with cluster:
         result = cluster.run(PING_PONG, duration_s=0.5)
-    assert result.value("ops") > 0
-    bound = cluster.conditions.clock_bound_ns
-    assert 0 < bound < 100_000_000
-    assert "clocks corrected" in cluster.conditions.flags
-    trips = result.value("ops")
-    say(f"a ping-pong between hosts: {trips:.0f} round trips, clocks within {bound} ns")
+        assert result.value("ops") > 0
+        bound = cluster.conditions.clock_bound_ns
+        assert 0 < bound < 100_000_000
+        assert "clocks corrected" in cluster.conditions.flags
+        trips = result.value("ops")
+        say(f"a ping-pong between hosts: {trips:.0f} round trips, clocks within {bound} ns")
+        programs(cluster, say)
+
+
+def programs(cluster: rd.Cluster, say: Callable[[str], None]) -> None:
+    """Run node programs on both hosts, whose history is one."""
+    functions = {0: node_programs.serve, 1: node_programs.call}
+    result = cluster.program(functions, model="register", deadline_s=60)
+    assert result.latency("call").count == node_programs.CALLS
+    assert result.clock_bound_ns > 0
+    verdict = check.check(result.history())
+    assert verdict.ok, verdict.text
+    assert verdict.operations == node_programs.CALLS
+    middle = result.latency("call").percentile(50)
+    say(f"programs of two hosts: median of calls {middle / 1e3:.0f} us")
 
 
 def histories(fleet: Fleet, say: Callable[[str], None]) -> None:
