@@ -176,6 +176,7 @@ class ProcessCluster(ClusterBase):
         own: dict[int, dict[str, Any]] = {
             node.number: {"function": addresses.get(node.number)} for node in self._nodes
         }
+        self._check_up()  # first, so that no node keeps sources of a program that never runs
         self._send_sources(addresses)
         options["members"] = sorted(functions)
         message = {"kind": "program", "function": None, "options": options}

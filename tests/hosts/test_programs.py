@@ -137,6 +137,15 @@ def test_a_killed_process_ends_a_program(made: Any) -> None:
     killer.join()
 
 
+def test_a_node_that_is_down_costs_nothing_but_the_program(made: Any) -> None:
+    programs = {0: support.echo, 1: support.client}
+    made.kill(1)
+    with raises(rd.Error, "node 1", "restart"):
+        made.program(programs, deadline_s=20)
+    made.restart(1)
+    assert made.program(programs, deadline_s=20).latency("rpc").count == 100
+
+
 def test_a_module_that_the_host_lacks_is_named(made: Any, folder: Path) -> None:
     (folder / "own_program.py").write_text("import helpers.none\nasync def main(node):\n    pass\n")
     (folder / "helpers/none.py").write_text("")
