@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyrdma import figures
+from pyrdma import figure_names, figures
 
 __all__ = [
     "from_zero",
@@ -60,10 +60,17 @@ def logarithmic(*panels: Any) -> None:
 
 
 def layer(ax: Any) -> None:
-    """Draw earlier lines wider, so that lines on top of each other can all be seen."""
-    for number, line in enumerate(reversed(ax.lines)):
-        line.set_linewidth(line.get_linewidth() + 0.6 * number)
-        line.set_markersize(line.get_markersize() + 0.9 * number)
+    """Draw earlier series wider, so that lines on top of each other can all be seen."""
+    series = figure_names.series_of(ax)
+    wider = {line: len(series) - 1 - n for n, line in enumerate(series)}
+    last = None
+    for line in ax.lines:
+        if line in wider:
+            line.set_linewidth(line.get_linewidth() + 0.6 * wider[line])
+            line.set_markersize(line.get_markersize() + 0.9 * wider[line])
+            last = line
+        elif last is not None and line.get_gid() == figure_names.RING:
+            line.set_markersize(last.get_markersize() + figure_names.RING_WIDER)
 
 
 def hollow(ax: Any, x: float, y: float, label: str, marker: str = "o") -> None:

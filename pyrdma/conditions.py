@@ -100,9 +100,11 @@ class Conditions:
 def flag_threads(result: Result, cores: int) -> None:
     """Flag the point that this thread measures if more threads than `cores` have counted something.
 
-    Threads that count nothing, such as those that poll for others, are not seen.
+    A node that counts as a whole has one thread. Threads that count nothing, such as those that
+    poll for others, are not seen.
     """
     threads = {(s.node, s.thread) for s in result.samples if s.thread >= 0}
+    whole = {s.node for s in result.samples if s.node >= 0} - {node for node, _ in threads}
     point = collected.get()
-    if point is not None and len(threads) > cores:
+    if point is not None and len(threads) + len(whole) > cores:
         point.flag(OVERSUBSCRIBED)

@@ -1,4 +1,4 @@
-"""The last steps of a figure: legends beside the data, names at lines that coincide, a caption."""
+"""The last steps of a figure: legends beside the data, room for all texts, a caption."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
+
+from .figure_names import name_coinciding
 
 __all__ = ["finish", "with_line_below"]
 
@@ -24,7 +26,6 @@ def finish(figure: Any) -> None:
     figure.draw_without_rendering()
     for ax in figure.axes:
         _spread_names(ax)
-        _name_coinciding(ax)
     own = {ax: legend for ax in figure.axes if ax.axison and (legend := ax.get_legend())}
     height = 0.0
     if len({tuple(_texts(legend)) for legend in own.values()}) == 1 and _is_for_all(figure, own):
@@ -44,6 +45,8 @@ def finish(figure: Any) -> None:
         _shorten(ax)  # turned names and legends have taken room from the axes
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    for ax in figure.axes:
+        name_coinciding(ax)
 
 
 def remove(figure: Any, beginning: str) -> None:
@@ -183,77 +186,6 @@ def _overlap(labels: Iterable[Any]) -> bool:
     boxes = [t.get_window_extent() for t in labels if t.get_text() and t.get_visible()]
     boxes.sort(key=lambda b: b.x0)
     return any(a.x1 + 3 > b.x0 for a, b in pairwise(boxes))
-
-
-NEAR = 0.012
-"""Lines coincide where they are closer than this share of the height of the axes."""
-
-
-def _name_coinciding(ax: Any) -> None:
-    """Name the series of lines that lie on each other, beside them."""
-    lines = [
-        line
-        for line in ax.lines
-        if not line.get_label().startswith(("_", "paper")) and len(line.get_xdata()) > 1
-    ]
-    places = {line: _in_axes(ax, line) for line in lines}
-    groups: list[list[Any]] = []
-    for line in lines:
-        for group in groups:
-            if all(_coincide(places[line], places[other]) for other in group):
-                group.append(line)
-                break
-        else:
-            groups.append([line])
-    for group in groups:
-        if len(group) > 1:
-            others = [places[line] for line in lines if line not in group]
-            _name(ax, places[group[0]], others, [line.get_label() for line in group])
-
-
-def _in_axes(ax: Any, line: Any) -> dict[float, float]:
-    """Return the points of a line by x, both as shares of the axes."""
-    points = ax.transData.transform(line.get_xydata().astype(float))
-    found = ax.transAxes.inverted().transform(points)
-    return {round(float(x), 6): float(y) for x, y in found}
-
-
-def _coincide(a: dict[float, float], b: dict[float, float]) -> bool:
-    both = a.keys() & b.keys()
-    near = sum(abs(a[x] - b[x]) < NEAR for x in both)
-    return len(both) >= max(2, 0.6 * max(len(a), len(b))) and near >= 0.8 * len(both)
-
-
-def _name(
-    ax: Any, line: dict[float, float], others: Sequence[dict[float, float]], names: Sequence[str]
-) -> None:
-    """Write the names at the point of a line with the most room, above or below it."""
-    import numpy as np
-
-    def room(x: float, y: float) -> tuple[float, int]:
-        heights = [float(np.interp(x, sorted(o), [o[k] for k in sorted(o)])) for o in others]
-        above = min([h - y for h in heights if h > y] + [1 - y])
-        below = min([y - h for h in heights if h <= y] + [y])
-        return max((above, 1), (below, -1))
-
-    x = max(line, key=lambda x: room(x, line[x])[0])
-    _, side = room(x, line[x])
-    alignment = "left" if x < 0.3 else "right" if x > 0.7 else "center"
-    text = ax.annotate(
-        ", ".join(names) if len(", ".join(names)) < 36 else "\n".join(names),
-        (x, line[x]),
-        xycoords="axes fraction",
-        xytext=(0, 5 * side),
-        textcoords="offset points",
-        ha=alignment,
-        va="bottom" if side > 0 else "top",
-        fontsize=6.5,
-        color="0.25",
-        parse_math=False,
-        zorder=6,
-        bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.4},
-    )
-    text.set_in_layout(False)
 
 
 def with_line_below(figure: Any, line: str) -> float:

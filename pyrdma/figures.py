@@ -20,6 +20,7 @@ from . import figure_layout
 from .arguments import Between, FileName, checked, shown
 from .data import OVERSUBSCRIBED, Data
 from .errors import InvalidArgument
+from .figure_names import RING, RING_WIDER
 from .files import write_atomically
 from .trust import distrusted
 from .units import convert
@@ -72,7 +73,6 @@ _LINES: tuple[Any, ...] = (
 )
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 _PAPER_MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
-
 
 Panels = Annotated[int, Between(1, 64)]
 Number = Annotated[int, Between(0, 10**6)]
@@ -192,15 +192,11 @@ def _mark_oversubscribed(ax: Axes, rows: pd.DataFrame, over: str, series: pd.Ser
         return
     places = sorted(set(rows[rows["flags"].str.contains(OVERSUBSCRIBED)][over]))
     if places:
-        label = "more busy threads than cores"
-        style: dict[str, Any] = {
-            "color": "0.4",
-            "marker": "o",
-            "markerfacecolor": "none",
-            "linestyle": "none",
-        }
+        size = ax.lines[-1].get_markersize() + RING_WIDER
         values = [series[place] for place in places]
-        ax.plot(places, values, markersize=8, label=_once(ax, label), zorder=4, **style)
+        (ring,) = ax.plot(places, values, "o", color="0.4", markerfacecolor="none", zorder=4)
+        label = _once(ax, "more busy threads than cores")
+        ring.set(markersize=size, label=label, gid=RING)
 
 
 def _once(ax: Axes, label: str) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
+
+from matplotlib.path import Path
+from matplotlib.text import Text
 
 from pyrdma import figures
 
@@ -12,7 +16,8 @@ from pyrdma import figures
 def faults(figure: Any) -> list[str]:
     """Return the faults of a figure whose layout is final."""
     figure.draw_without_rendering()  # labels may have their places from a file's resolution
-    return [*_size(figure), *_legends(figure), *_bars(figure), *_titles(figure), *_edges(figure)]
+    checks = (_size, _legends, _bars, _titles, _edges, _texts)
+    return [fault for check in checks for fault in check(figure)]
 
 
 def legends(figure: Any) -> list[Any]:
@@ -59,3 +64,16 @@ def _edges(figure: Any) -> Iterator[str]:
         inside = outer.x0 <= box.x0 and box.x1 <= outer.x1 and outer.y0 <= box.y0
         if text.get_text() and not (inside and box.y1 <= outer.y1):
             yield f"{text.get_text()!r} is cut off"
+
+
+def _texts(figure: Any) -> Iterator[str]:
+    for ax in figure.axes:
+        # The extent of an annotation would include its arrow.
+        boxes = [(t.get_text(), Text.get_window_extent(t)) for t in ax.texts if t.get_text()]
+        for line, (text, box) in product(ax.lines, boxes):
+            points = line.get_transform().transform(line.get_xydata().astype(float))
+            drawn = line.get_linestyle() != "None" and Path(points).intersects_bbox(box, False)
+            radius = line.get_markersize() / 2 * figure.dpi / 72
+            marked = line.get_marker() not in ("", "None", None)
+            if drawn or (marked and any(box.padded(radius).contains(*p) for p in points)):
+                yield f"{text!r} lies over the line {line.get_label()!r}"

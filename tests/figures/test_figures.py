@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pyrdma import claims, conditions, figures
+from experiments import _axes
+from pyrdma import claims, conditions, figure_names, figures
 from pyrdma.data import COLUMNS, OVERSUBSCRIBED, Data
 from pyrdma.result import Result, Sample
 from tests.figures.faults import faults, legends
@@ -155,10 +156,27 @@ def test_oversubscribed_points_have_a_ring() -> None:
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 2, 4], [4]]
 
 
-@pytest.mark.parametrize(("cores", "flags"), [(1, ["oversubscribed"]), (2, [])])
+def test_rings_are_no_series(tmp_path: Path) -> None:
+    figure, ax = figures.new()
+    for label in ("a", "b", "c"):
+        figures.line(
+            ax, data(flags={2: OVERSUBSCRIBED, 4: OVERSUBSCRIBED}), "rate", "n", label=label
+        )
+    _axes.layer(ax)
+    sizes = [line.get_markersize() for line in ax.lines]
+    assert sizes[::2] == sorted(sizes[::2], reverse=True)
+    assert [ring - own for own, ring in zip(sizes[::2], sizes[1::2], strict=True)] == [
+        pytest.approx(figure_names.RING_WIDER)
+    ] * 3
+    figures.save(figure, tmp_path, "f")
+    assert [t.get_text() for t in ax.texts] == ["a, b, c"]
+
+
+@pytest.mark.parametrize(("cores", "flags"), [(2, ["oversubscribed"]), (3, [])])
 def test_more_threads_than_cores_are_flagged(cores: int, flags: list[str]) -> None:
     samples = [Sample(n, 0, "ops", 1.0, "count") for n in (0, 1)]
     samples += [Sample(-1, -1, "rate", 1.0, "op/s"), Sample(0, 0, "bytes", 1.0, "B")]
+    samples += [Sample(0, -1, "ops", 1.0, "count"), Sample(2, -1, "ops", 1.0, "count")]
     result = Result(samples, {}, fabric="shm", clock="real", seed=1, params={})
     with conditions.collect() as found:
         conditions.flag_threads(result, cores)
@@ -190,7 +208,39 @@ def test_series_that_coincide_are_named_at_their_line(tmp_path: Path) -> None:
     figure, (ax,) = drawn()
     ax.plot([1, 2, 3], [1.001, 4, 2], label="same")
     figures.save(figure, tmp_path, "f")
-    assert [t.get_text() for t in ax.texts] == ["a series of a long name, same"]
+    assert [t.get_text() for t in ax.texts] == ["a series of a long name\nsame"]
+    assert faults(figure) == []
+
+
+@pytest.mark.parametrize(
+    ("beside", "leaders"),
+    [
+        ({}, [False]),
+        ({"linestyle": "none", "marker": "o"}, [True]),  # the name lies beyond the dots
+        ({"linestyle": "-"}, []),  # a leader would cross the lines
+    ],
+)
+def test_names_of_lines_cover_nothing(
+    beside: dict[str, str], leaders: list[bool], tmp_path: Path
+) -> None:
+    figure, ax = figures.new()
+    for label in ("a first series", "a second series"):
+        ax.plot(range(9), [1] * 9, "o-", label=label)
+    for y in (1.08, 0.92) if beside else ():
+        ax.plot([x + 0.5 for x in range(-1, 9)], [y] * 10, label="_", **beside)
+    ax.set_ylim(0, 2)
+    figures.save(figure, tmp_path, "f")
+    assert faults(figure) == []
+    assert [t.arrow_patch.get_visible() for t in ax.texts] == leaders
+
+
+def test_lines_without_a_free_place_keep_to_the_legend(tmp_path: Path) -> None:
+    figure, ax = figures.new()
+    for y in range(40):
+        ax.plot([0, 8], [y, y], label=f"a series of a long name {y}")
+        ax.plot([0, 8], [y, y], label=f"another series of a long name {y}")
+    figures.save(figure, tmp_path, "f")
+    assert not ax.texts
 
 
 def test_names_of_bars_do_not_overlap(tmp_path: Path) -> None:
