@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from .figure_names import name_coinciding
+from .figure_names import name_coinciding, series_of
 
 __all__ = ["finish", "with_line_below"]
 
@@ -23,6 +23,8 @@ def finish(figure: Any) -> None:
     """
     for ax in figure.axes:
         _shorten(ax)
+        _count_in_whole_numbers(ax)
+        _show_whole_markers(ax)
     figure.draw_without_rendering()
     for ax in figure.axes:
         _spread_names(ax)
@@ -160,6 +162,25 @@ def _balanced(text: str, most: int) -> list[str]:
         if len(lines) <= count:
             return lines
     return textwrap.wrap(text, most, break_long_words=False)
+
+
+def _count_in_whole_numbers(ax: Any) -> None:
+    """Leave fractions out of an x axis on which every point is a whole number."""
+    from matplotlib.ticker import AutoLocator
+
+    locator = ax.xaxis.get_major_locator()
+    places = [x for line in series_of(ax) for x in line.get_xdata()]
+    if isinstance(locator, AutoLocator) and all(float(x).is_integer() for x in places):
+        locator.set_params(integer=True)
+
+
+def _show_whole_markers(ax: Any) -> None:
+    """Let markers at the edge of the axes reach beyond it."""
+    (left, right), (low, high) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
+    for line in ax.lines:
+        inside = [left <= x <= right and low <= y <= high for x, y in line.get_xydata()]
+        if inside and all(inside) and line.get_transform() == ax.transData:
+            line.set_clip_on(False)
 
 
 def _spread_names(ax: Any) -> None:

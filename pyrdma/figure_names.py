@@ -132,9 +132,9 @@ def _drawn(ax: Any, lines: Sequence[Any], texts: Sequence[Any]) -> Iterator[tupl
             own = line.get_transform().transform(line.get_xydata().astype(float))
             yield own, line.get_markersize() / 2 * point
     for bars in ax.collections:
-        if hasattr(bars, "get_segments"):  # error bars
-            ends = [bars.get_transform().transform(segment) for segment in bars.get_segments()]
-            yield np.vstack([_between(a, b) for s in ends for a, b in pairwise(s)]), point
+        for segment in getattr(bars, "get_segments", list)():  # error bars
+            ends = bars.get_transform().transform(segment)
+            yield np.vstack([_between(a, b) for a, b in pairwise(ends)]), point
     for text in texts:
         box = text.get_window_extent()  # with the arrow of a bound
         across = product(np.linspace(box.x0, box.x1, 20), np.linspace(box.y0, box.y1, 5))

@@ -156,6 +156,27 @@ def test_oversubscribed_points_have_a_ring() -> None:
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 2, 4], [4]]
 
 
+def test_whole_numbers_have_no_fractions_between_them(tmp_path: Path) -> None:
+    figure, (left, right) = figures.new(1, 2)
+    left.plot([1, 3], [1, 2], label="whole")
+    right.plot([1, 1.5, 3], [1, 2, 3], label="parts")
+    figures.save(figure, tmp_path, "f")
+    assert all(float(x).is_integer() for x in left.get_xticks())
+    assert not all(float(x).is_integer() for x in right.get_xticks())
+
+
+def test_markers_at_the_edge_are_whole_and_lines_end_there(tmp_path: Path) -> None:
+    figure, ax = figures.new()
+    ax.plot([1, 2], [0, 1], "o-", label="inside")
+    ax.plot([1, 2], [0, 9], label="leaves")
+    ax.plot([], [], "o", label="for the legend")
+    ax.set_ylim(0, 2)
+    ax.legend()
+    figures.save(figure, tmp_path, "f")
+    assert [line.get_clip_on() for line in ax.lines] == [False, True, True]
+    assert ax.get_window_extent().height > 100
+
+
 def test_rings_are_no_series(tmp_path: Path) -> None:
     figure, ax = figures.new()
     for label in ("a", "b", "c"):
@@ -228,6 +249,7 @@ def test_names_of_lines_cover_nothing(
         ax.plot(range(9), [1] * 9, "o-", label=label)
     for y in (1.08, 0.92) if beside else ():
         ax.plot([x + 0.5 for x in range(-1, 9)], [y] * 10, label="_", **beside)
+    ax.errorbar([], [], [], label="for the legend")
     ax.set_ylim(0, 2)
     figures.save(figure, tmp_path, "f")
     assert faults(figure) == []
