@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -23,6 +24,13 @@ __all__ = ["WHY_NOT", "Chart", "experiment", "lines", "reasons"]
 
 NINTH: Mapping[str, Any] = {"color": "#999933", "marker": "d", "linestyle": "-"}
 """Style of a line beyond those of `figures.style_of`, which begin again."""
+
+MARK: Mapping[str, Any] = {"marker": "_", "markersize": 14}
+"""Style of a simulated point beside which no other is, for a line."""
+
+BAR: Mapping[str, Any] = {"elinewidth": 0.8, "capsize": 2}
+_SPREAD = re.compile(r"median of \d+ data, ([\d.]+) to ([\d.]+)")
+"""Part of a claim's note with the least and the largest of its data."""
 
 UNITS = {"size": "B", "mtu": "B"}
 WHY_NOT = "its claims are about the NIC of a testbed that the simulator models"
@@ -102,7 +110,7 @@ def lines(name: str, chart: Chart) -> Callable[[Data, Mapping[str, Claim]], Figu
 
     def draw(data: Data, claims: Mapping[str, Claim]) -> Figure:
         panels = _groups(data, chart)
-        columns = min(3, len(panels))
+        columns = 2 if len(panels) == 4 else min(3, len(panels))
         fig, grid = figures.new(-(-len(panels) // columns), columns, squeeze=False)
         for ax, where in zip(grid.flat, panels, strict=False):
             published = [
@@ -117,17 +125,27 @@ def lines(name: str, chart: Chart) -> Callable[[Data, Mapping[str, Claim]], Figu
             ax.set_title(title)
         for ax in grid.flat[len(panels) :]:
             ax.set_visible(False)
-        _legend(list(grid.flat[: len(panels)]))
+        own = [claim for claim in claims.values() if claim.experiment == f"nic/{name}"]
+        _legend(list(grid.flat[: len(panels)]), own)
         return fig
 
     return draw
 
 
-def _legend(panels: Sequence[Any]) -> None:
+def _legend(panels: Sequence[Any], published: Collection[Claim]) -> None:
     """Put one legend below the panels, with every line once, and what the points are."""
-    for text, face in (("published, predicted", "#777777"), ("published, calibrates", "none")):
-        style = {"color": "#777777", "markerfacecolor": face, "linestyle": "none"}
-        panels[0].plot([], [], marker="o", label=text, **style)
+    if any(line.get_markersize() == MARK["markersize"] for ax in panels for line in ax.lines):
+        style = {"color": "#777777", "linestyle": "none"}
+        panels[0].plot([], [], label="simulated", **style, **MARK)
+    roles = {claim.role for claim in published}
+    points = {"validation": ("predicted", "#777777"), "calibration": ("calibrates", "none")}
+    for role, (text, face) in points.items():
+        if role in roles:
+            style = {"color": "#777777", "markerfacecolor": face, "linestyle": "none"}
+            panels[0].plot([], [], marker="o", label=f"published, {text}", **style)
+    if any(_SPREAD.search(claim.note) for claim in published):
+        style = {"color": "#777777", "linestyle": "none"}
+        panels[0].errorbar([], [], [], label="bar: published range", **style, **BAR)
     figures.legend_below(panels)
 
 
@@ -155,24 +173,38 @@ def _panel(
     places = {x: x for x in rows[chart.x].unique().tolist()}
     if named:  # bars would hide the published points
         places = {x: place for place, x in enumerate(places)}
-        ax.set_xticks(list(places.values()), [x.replace(", ", ",\n") for x in places], fontsize=7)
+        shown = [(chart.names or {}).get(x, x).replace(", ", ",\n") for x in places]
+        ax.set_xticks(list(places.values()), shown, fontsize=7)
         ax.margins(x=0.3)
-    marks = named or len(places) == 1  # nothing to join by a line
     for number, group in enumerate(groups):
         chosen = dict(where) if chart.by is None else {**where, chart.by: group}
         style = NINTH if number == 8 else figures.style_of(number)
         # A group without points here has its place in the legend.
         here = chart.by is None or group in set(rows[chart.by])
         series = data.series(chart.metric, chart.x, chart.unit, **chosen) if here else {}
-        ax.plot(
+        marks = named or len(series) == 1  # nothing to join by a line
+        (drawn,) = ax.plot(
             [places[x] for x, _ in series.items()],
             [y for _, y in series.items()],
-            marker="_" if marks else "",
-            markersize=14,
-            color=style["color"],
-            linestyle="none" if marks else style["linestyle"],
+            markevery=[],  # the legend shows the marker of the published points
             label="simulated" if chart.by is None else _text(chart, chart.by, group),
+            **style,
         )
+        if marks:
+            drawn.set(**MARK, markevery=None, linestyle="none")
+            drawn.set_label("_nolegend_")
+            if chart.by is not None:
+                ax.plot([], [], label=_text(chart, chart.by, group), **style)
+        if here and not named:
+            figures.band(
+                ax,
+                data,
+                chart.metric,
+                chart.x,
+                unit=chart.unit,
+                color=style["color"],
+                **chosen,
+            )
         for claim in published:
             if chart.by is None or claim.params[chart.by] == group:
                 _point(ax, places[claim.params[chart.x]], claim, style)
@@ -189,13 +221,21 @@ def _panel(
 
 
 def _point(ax: Any, x: Any, claim: Claim, style: Mapping[str, Any]) -> None:
-    """Draw a published number: filled if it is predicted, hollow if it calibrates."""
+    """Draw a published number: filled if it is predicted, hollow if it calibrates.
+
+    A median of several data has a bar from the least to the largest.
+    """
     predicted = claim.role == "validation"
-    ax.plot(
+    middle = float(claim.number or 0)
+    spread = _SPREAD.search(claim.note)
+    ends = [[abs(middle - float(end))] for end in spread.groups()] if spread else None
+    ax.errorbar(
         [x],
-        [claim.number],
-        style["marker"],
+        [middle],
+        ends,
+        fmt=style["marker"],
         color=style["color"],
         markerfacecolor=style["color"] if predicted else "none",
         zorder=5,
+        **BAR,
     )

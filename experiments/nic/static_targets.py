@@ -35,7 +35,12 @@ def measure(point: Point) -> Any:
 
 
 CHART = _sweep.Chart(
-    metric="rate", unit="Mop/s", x="transport", xlabel="", ylabel="READ of a machine (M/s)"
+    metric="rate",
+    unit="Mop/s",
+    x="transport",
+    xlabel="",
+    ylabel="READ of a machine (M/s)",
+    names={"rc": "RC", "dc": "DC"},
 )
 
 experiment = _sweep.experiment(

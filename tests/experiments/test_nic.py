@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.nic import _sweep
-from pyrdma import claims, registry
+from pyrdma import claims, figures, registry
 from pyrdma.claims import Verdict
 from pyrdma.commands.sweeps import reasons_of_misses, sweeps, unexplained
 from pyrdma.runs import Options, execute
@@ -71,6 +71,18 @@ def test_every_miss_has_a_reason_and_every_reason_a_miss(judged: list[Verdict]) 
 def test_every_claim_is_judged(judged: list[Verdict]) -> None:
     assert {v.claim for v in judged} == {claim.id for claim in CLAIMS}
     assert {v.verdict for v in judged} <= {"held", claims.NOT_ROBUST, "missed"}
+
+
+def test_medians_of_published_data_have_bars() -> None:
+    medians = [claim for claim in CLAIMS if "median of" in claim.note]
+    _, ax = figures.new()
+    for claim in medians:
+        _sweep._point(ax, 2, claim, figures.style_of(0))
+    for claim, bars in zip(medians, ax.collections, strict=True):
+        (_, low), (_, high) = bars.get_segments()[0]
+        assert f"{low:.4g} to {high:.4g}" in claim.note
+        assert low <= float(claim.number or 0) <= high
+    assert medians
 
 
 def test_half_of_the_experiments_with_sweeps_are_predicted() -> None:
