@@ -42,7 +42,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     names = [BOTH, SERVER]
     rates = [data.value("rate_per_core", "Mop/s", series=name) for name in names]
     figures.bars(ax, names, {"eRPC, CX4": rates})
-    _axes.write_inside(ax)
+    _axes.write_values(ax)
     numbers = [(claims["erpc/erpc_rate_per_core_64b"], 0), (claims["erpc/ix_rate_per_core"], 1)]
     figures.overlay(ax, numbers, unit="Mop/s", names={"eRPC": "eRPC", "IX": "IX"})
     ax.set(ylabel="RPCs of 64 B per core (M/s)", ylim=(0, 1.4 * max(*rates, 10)))

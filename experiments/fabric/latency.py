@@ -37,7 +37,7 @@ def measure(point: Point) -> Any:
 
 
 def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - no claims here
-    """Draw the median, shaded up to the 99th percentile, one panel per transport."""
+    """Draw the median, with bars up to the 99th percentile, one panel per transport."""
     transports = [t for t in _perftest.CARRIED if t in data.values_of("transport")]
     fig, panels = figures.new(1, len(transports), squeeze=False, sharey=True)
     for ax, transport in zip(panels[0], transports, strict=True):
@@ -45,26 +45,26 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
             op for op in OPS if op in set(data.select("latency_p50", transport=transport)["op"])
         ]
         for op in drawn:
-            where = {"op": op, "transport": transport}
+            where: dict[str, Any] = {"op": op, "transport": transport}
+            first = OPS.index(op)
+            figures.line(ax, data, "latency_p50", "size", unit="us", label=op, first=first, **where)
             median = data.series("latency_p50", "size", "us", **where)
-            tail = data.series("latency_p99", "size", "us", **where)
-            style = figures.style_of(OPS.index(op))
-            sizes = median.index.to_list()
-            ax.plot(sizes, median.to_list(), label=op, **style)
-            ax.fill_between(
-                sizes,
+            above = data.series("latency_p99", "size", "us", **where) - median
+            ax.errorbar(
+                median.index.to_list(),
                 median.to_list(),
-                tail.to_list(),
-                color=style["color"],
-                alpha=0.15,
-                linewidth=0,
+                [[0] * len(above), above.to_list()],
+                fmt="none",
+                ecolor=figures.style_of(first)["color"],
+                elinewidth=0.8,
+                capsize=2,
             )
         ax.set_xscale("log", base=2)
         _axes.logarithmic(ax)
         _axes.layer(ax)
         ax.set(title=transport.upper(), xlabel="Size (B)")
     panels[0][0].set_ylabel("Latency until completion (µs)")
-    figures.legend_below(list(panels[0]), "median, shaded to the 99th percentile")
+    figures.legend_below(list(panels[0]), "median; bars reach to the 99th percentile")
     return fig
 
 

@@ -67,7 +67,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             _axes.hollow(ax, MANY, place, f"paper: {NAMES[metric]}", marker)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set(xlabel="Connections", ylabel="Memory (MB), computed", ylim=(0.05, 1e7))
+    ax.set(xlabel="Connections", ylabel="Memory (MB), computed")
     ax.legend()
     return fig
 

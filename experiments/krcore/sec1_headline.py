@@ -59,7 +59,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         unit="us",
         names={"LITE_optimized": "LITE", "KRCore": "KRCore, upper bound"},
     )
-    left.set(ylabel="Time of a connection (µs)", ylim=(1, 1e6))
+    left.set(ylabel="Time of a connection (µs)", ylim=(1, 1e5))
     queues = data.series("queues", "known", "MB", **KRCORE)
     metadata = data.series("metadata", "known", "MB", **KRCORE)
     nodes = list(queues.index)

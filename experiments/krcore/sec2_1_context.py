@@ -46,7 +46,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     places = range(len(SERIES) + len(QUOTED))
     labels = [f"connection,\n{s}" for s in SERIES] + list(QUOTED.values())
     ax.set_xticks(places, labels)
-    ax.set(ylabel="Time (µs)", ylim=(1, 1e6), xlim=(-0.6, len(places) - 0.4))
+    ax.set(ylabel="Time (µs)", ylim=(1, 1e5), xlim=(-0.6, len(places) - 0.4))
     ax.legend()
     return fig
 

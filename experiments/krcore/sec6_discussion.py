@@ -50,7 +50,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         [(claims["krcore/verbs_connect_latency"], -0.2), (claims["krcore/f8a_krcore_1"], 0.2)],
         unit="us",
     )
-    ax.set(ylabel="Time (µs)", ylim=(1, 1e6))
+    ax.set(ylabel="Time (µs)", ylim=(1, 1e5))
     ax.legend()
     return fig
 

@@ -104,7 +104,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         style = figures.style_of(number + 3)
         loss.plot(list(found.index), list(found), label=f"loss, {size} B", **style)
     nodes = data.values_of("nodes")
-    loss.set(xlabel="Nodes", ylabel="Loss by the copies (%)", title="all senders")
+    loss.set(xlabel="Nodes", ylabel="Loss by the copies (%)", title="loss, all senders")
     loss.set_xticks(nodes if len(nodes) < 10 else nodes[::2])
     figures.legend_below(list(panels.flat))
     return fig

@@ -82,7 +82,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             share = 100 * found.cumsum() / found.sum()
             style = {**figures.style_of(number), "marker": ""}
             ax.step(
-                [0, *share.index],
+                [share.index[0], *share.index],
                 [0, *share],
                 where="post",
                 label=_multicast.NAMES[series],
@@ -100,7 +100,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             ax.axvline(paper, color="black", linewidth=0.9, label="paper: mean")
         most = max(float(line.get_xdata()[-1]) for line in ax.lines)
         ax.set(xlabel=f"Messages of a {stage} batch", ylabel="Batches up to this size (%)")
-        ax.set(xlim=(0, 1.02 * most), ylim=(0, 102))
+        ax.set(xlim=(0.9, 1.1 * most), ylim=(0, 102))
+        ax.set_xscale("log")  # most batches are small
     figures.legend_below(list(panels))
     return fig
 

@@ -121,7 +121,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
             place += 1
         place += 1
         labels.append("")
-    ax.set_xticks(range(len(labels)), labels)
+    ax.set_xticks(range(len(labels) - 1), labels[:-1])
     ax.set_ylabel("Time from the kill (s)")
     _axes.from_zero(ax)
     handles, names = ax.get_legend_handles_labels()

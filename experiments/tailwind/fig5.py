@@ -84,7 +84,8 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     values = [data.value("most", "objects", case=case) for case in CASES]
     ax.barh(list(CASES), values, color="0.6", edgecolor="black")
     for place, case in enumerate(CASES):
-        cuts = f"{data.value('cuts', case=case):.0f} cuts"
+        count = data.value("cuts", case=case)
+        cuts = f"{count:.0f} cut{'' if count == 1 else 's'}"
         ax.text(values[place] + 0.12, place, cuts, va="center")
         paper = claims[f"tailwind/fig5_{case.replace(' ', '_')}"].number
         if paper is not None:
