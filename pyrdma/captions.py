@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from .data import OVERSUBSCRIBED
 from .store import Measurement
@@ -31,11 +31,15 @@ def line_of(measurements: Sequence[Measurement]) -> str:
         named = f"seeds {seeds[0]} to {seeds[-1]}"
     else:
         named = f"seed{'s' if len(seeds) > 1 else ''} {_joined(map(str, seeds))}"
-    line = f"Fabric {fabrics}, {testbed}, {length}; {len(runs)} points, n = {count} each, {named}"
+    line = f"Fabric {fabrics}, {testbed}, {length}; {_points(runs)}, n = {count} each, {named}"
     busy = {str(sorted(m.identity["params"].items())) for m in _oversubscribed(measurements)}
     if busy:
-        line += f"; more busy threads than cores at {len(busy)} points"
+        line += f"; more busy threads than cores at {_points(busy)}"
     return f"{line}."
+
+
+def _points(found: Collection[object]) -> str:
+    return f"{len(found)} point{'' if len(found) == 1 else 's'}"
 
 
 def _joined(names: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def test_line_of_a_figure_in_real_time() -> None:
     found.append(measurement(**here, seed=7))
     assert captions.line_of(found) == (
         "Fabric shm, on a CPU, 2 cores, full; 2 points, n = 1 to 2 each, seeds 1, 7; "
-        "more busy threads than cores at 1 points."
+        "more busy threads than cores at 1 point."
     )
 
 
