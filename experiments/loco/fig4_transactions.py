@@ -131,7 +131,7 @@ def no_limit_of_windows(data: Data, claim: Claim) -> Decision:  # noqa: ARG001 -
     )
 
 
-def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 - ranks alone
+def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
     """Draw throughput against nodes, threads and windows."""
     fig, panels = figures.new(1, 3)
     most = {"nodes": max(data.values_of("nodes")), "threads": max(data.values_of("threads"))}
@@ -161,6 +161,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
         rest = ", ".join(f"{v} {k}" for k, v in fixed.items())
         ax.set(xlabel=f"{labels[over]} ({rest})", ylabel="Transactions (M/s)")
     panels[2].set_ylim(0, panels[0].get_ylim()[1])
+    limit = claims["loco/fig4_mpi_max_windows"].number
+    if limit is not None:
+        style: dict[str, Any] = {"color": "black", "linewidth": 0.9, "linestyle": ":"}
+        panels[2].axvline(limit, label="paper: most windows of MPI", **style)
     for ax in panels[:2]:
         figures.paper_says(ax, "LOCO above MPI")
     figures.legend_below(list(panels), _locks.MPI_NOTE)
