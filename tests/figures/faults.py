@@ -46,12 +46,12 @@ def _bars(figure: Any) -> Iterator[str]:
 
 
 def _titles(figure: Any) -> Iterator[str]:
-    panels = [ax for ax in figure.axes if ax.get_visible()]
-    named = Counter(
-        (a.get_title(), a.get_xlabel(), a.get_ylabel()) for a in panels if a.get_title()
-    )
+    titles = [ax.get_title().split("\n") for ax in figure.axes if ax.get_visible()]
+    own = Counter("\n".join(t for t in each if not t.startswith("paper:")) for each in titles)
     yield from (
-        f"{count} panels are titled {key[0]!r}" for key, count in named.items() if count > 1
+        f"{count} panels are titled {title!r}"
+        for title, count in own.items()
+        if title and count > 1
     )
 
 
