@@ -88,13 +88,13 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     subscribers = [int(count) for count in data.values_of("subscribers")]
     for ax, qos in zip(panels, QUALITIES, strict=True):
         _multicast.draw(ax, data, NAMES, METRIC, over="subscribers", qos=qos)
-        _axes.from_zero(ax)
-        top = ax.get_ylim()[1]
+        _axes.logarithmic(ax)
+        limits = ax.get_ylim()
         if data.fabric == "sim":
             bounds = [_multicast.bound(count + 1, "one") for count in subscribers]
             style = {"color": "black", "linestyle": (0, (1, 2)), "linewidth": 1.0, "marker": ""}
             ax.plot(subscribers, bounds, label="bound of the publisher's link", **style)
-        ax.set_ylim(0, top)
+        ax.set_ylim(limits)
         ax.set_xticks(subscribers)
         ax.set(title=qos, xlabel="Subscribers")
     panels[0].set_ylabel("Bandwidth (GB/s)")

@@ -51,7 +51,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:
         (right, waits, "Wait for backups per PUT (µs)"),
     ):
         ax.bar(names, values, color=["0.35", "0.75"], edgecolor="black", width=0.6)
-        ax.bar_label(ax.containers[0], fmt="{:.1f}")
+        ax.bar_label(ax.containers[0], fmt="{:.1f}", padding=5)
         ax.set(ylabel=label, ylim=(0, 1.15 * max(values)))
     times = claims["tailwind/replication_message_multiplier"]
     figures.overlay(left, [(times, 0)], unit="x", names={"ramcloud": "requests of RAMCloud"})
