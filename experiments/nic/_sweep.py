@@ -195,16 +195,6 @@ def _panel(
             drawn.set_label("_nolegend_")
             if chart.by is not None:
                 ax.plot([], [], label=_text(chart, chart.by, group), **style)
-        if here and not named:
-            figures.band(
-                ax,
-                data,
-                chart.metric,
-                chart.x,
-                unit=chart.unit,
-                color=style["color"],
-                **chosen,
-            )
         for claim in published:
             if chart.by is None or claim.params[chart.by] == group:
                 _point(ax, places[claim.params[chart.x]], claim, style)
