@@ -13,8 +13,27 @@
 
 namespace pyrdma::bindings {
 
-/// Keeps two Python threads from using the objects of one node at once.
-using NodeLocks = std::vector<std::mutex>;
+/// Keeps two calls from using the objects of one node at once: calls of Python threads, or of tasks
+/// of a simulated node. Those share an OS thread, so a task waits in virtual time.
+class NodeMutex {
+ public:
+  void lock(Env& env) {
+    if (!env.is_simulated()) return threads_.lock();
+    if (is_held_) env.poll_until([this] { return !is_held_; }, kForever, &watch_);
+    is_held_ = true;
+  }
+  void unlock(Env& env) {
+    if (!env.is_simulated()) return threads_.unlock();
+    is_held_ = false;
+    env.notify(watch_);
+  }
+
+ private:
+  std::mutex threads_;
+  bool is_held_ = false;
+  Watch watch_;
+};
+using NodeLocks = std::vector<NodeMutex>;
 
 template <class T>
 class PerNode final : public Owned {
@@ -44,7 +63,12 @@ class PerNode final : public Owned {
   auto on(NodeId node, Work&& work) {
     return session().call([&] {
       T& object = at(node);
-      const std::lock_guard<std::mutex> lock((*locks_)[node]);
+      struct Lock {
+        Lock(NodeMutex& taken, Env& of) : mutex(taken), env(of) { mutex.lock(env); }
+        ~Lock() { mutex.unlock(env); }
+        NodeMutex& mutex;
+        Env& env;
+      } lock((*locks_)[node], session().world().env(node));
       return work(object);
     });
   }

@@ -30,6 +30,21 @@ def test_a_lock_excludes_the_tasks_of_other_nodes() -> None:
     assert order[:3] != [0, 0, 0]
 
 
+def test_tasks_of_one_node_take_turns_at_its_channels() -> None:
+    async def adds(node: Node) -> None:
+        for _ in range(5):
+            await node.do(counter.fetch_add, 1, node=node.id)
+
+    async def main(node: Node) -> None:
+        for task in [node.spawn(adds(node)) for _ in range(3)]:
+            await task
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        counter = rd.loco.AtomicVar(cluster, "counter", host=1)
+        cluster.program(main)
+        assert counter.load(node=0) == 30
+
+
 def test_a_channel_of_a_program_has_to_be_made_before() -> None:
     async def main(node: Node) -> None:
         with raises(rd.InvalidArgument, "before the programs"):
