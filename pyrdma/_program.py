@@ -8,6 +8,8 @@ import runpy
 import sys
 import types
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from .errors import InvalidArgument
 
 __all__ = [
     "GRACE_NS",
+    "Awaited",
     "Program",
     "address_of",
     "by_node",
@@ -32,6 +35,36 @@ Program = Callable[[Any], Coroutine[Any, Any, Any]]
 
 GRACE_NS = {"virtual": 1_000_000, "real": 100_000_000}
 """Time for which the last nodes wait for requests until the program ends."""
+
+
+class Awaited:
+    """The methods of an object as operations of a node; ``Node.awaits`` makes it."""
+
+    def __init__(self, node: Any, of: object) -> None:
+        kind = type(of)
+        methods = [name for name in dir(kind) if not name.startswith("_")]
+        if kind.__module__ == "builtins" or not any(callable(getattr(kind, m)) for m in methods):
+            raise InvalidArgument(
+                f"object is {shown(of)}; give a channel, or another object whose methods wait"
+            )
+        self._node = node
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        if not callable(found):
+            return found
+        given: dict[str, Any] = {}
+        with suppress(ValueError):  # a native method has no signature
+            parameter = inspect.signature(found).parameters.get("node")
+            if parameter is not None and parameter.kind is parameter.KEYWORD_ONLY:
+                given["node"] = self._node.id
+        method = partial(self._node.do, found, **given)
+        vars(self)[name] = method  # the next look-up finds it here
+        return method
+
+    def __repr__(self) -> str:
+        return f"<{self._of!r}, awaited by node {self._node.id}>"
 
 
 _importing: list[str] = []

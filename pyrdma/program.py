@@ -46,10 +46,24 @@ step by ``await node.work(ns=...)``.
 ``node.spawn(coroutine)``             a `Task` beside this one: ``await task``, ``task.cancel()``
 ``node.event()``                      an `Event` for tasks of the node
 ``await node.poll(queue)``            completions of verbs; ``queue_pair.post`` is a plain call
-``await node.do(function, ...)``      a function that may wait: a channel, a system's object
+``node.awaits(object)``               a channel, a system's object: its methods are awaited
+``await node.do(function, ...)``      another function that may wait
 ``node.record(name, ns)``             a latency of the result; ``node.count(name, n)`` a number
 ``node.invoke(function, key, value)`` an operation of the history, for `pyrdma.check`
 ===================================== ==============================================================
+
+Objects of systems
+------------------
+Make a channel, or another object of a system, before the programs. In a program,
+``own = node.awaits(object)`` is the object for the node's tasks: ``await own.method(...)`` is
+``await node.do(object.method, ...)``, and a keyword ``node`` of the method is this node if it is
+not given. An object that a method returns is made ready in the same way. A method under way is not
+cancelled: it ends by itself, at the latest by its own time limit. Tasks of one node may take turns
+at a system's objects: while one waits for a lock, the others cannot release it.
+
+In the simulated world a task runs the methods that wait as fast as a script does, over 150,000 per
+second of one core. `Node.do` calls any other function in an OS thread of its own, which takes 50 us
+of CPU time.
 
 The end
 -------

@@ -3,14 +3,12 @@
 #pragma once
 #include <pybind11/stl.h>
 
-#include <cstddef>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "bindings/per_node.h"
+#include "bindings/program/waiting_method.h"
 
 namespace pyrdma::bindings {
 
@@ -36,7 +34,7 @@ class PerNodeClass {
   /// Binds a method of all nodes at once: `work(parts, arguments...)`.
   template <class Work>
   PerNodeClass& of_all(const char* name, Work work) {
-    class_.def(name, work);
+    def_waiting(class_, name, work);
     return *this;
   }
 
@@ -44,17 +42,9 @@ class PerNodeClass {
   template <class Work, class Result, class... Arguments>
   PerNodeClass& on_as(const char* name, Work work,
                       Result (Work::*)(Part&, Given..., Arguments...) const) {
-    class_.def(name, [work](Parts& self, NodeId node, Arguments... arguments) {
-      const auto call = [&] {
-        return self.on(
-            node, [&](Part& part, Given... given) { return work(part, given..., arguments...); });
-      };
-      if constexpr (std::is_same_v<Result, std::vector<std::byte>>) {
-        const Result bytes = call();
-        return pybind11::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      } else {
-        return call();
-      }
+    def_waiting(class_, name, [work](Parts& self, NodeId node, Arguments... arguments) {
+      return self.on(
+          node, [&](Part& part, Given... given) { return work(part, given..., arguments...); });
     });
     return *this;
   }

@@ -144,7 +144,7 @@ void Session::run_programs(FunctionRef<void(World&)> work, const std::function<v
 
 void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
                             const std::function<void()>& on_interrupt) {
-  if (in_turn() || forwarder_of_caller() != nullptr)
+  if (in_turn() || runs_tasks() || forwarder_of_caller() != nullptr)
     throw Error(ErrorCode::kInvalidArgument,
                 "this call runs on all nodes at once, which a node program cannot do; make it "
                 "before the programs, or after them");

@@ -105,10 +105,11 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Runs `work()` with the GIL released. The session cannot close meanwhile. In a simulated world
   /// no other call runs meanwhile, and only the Python thread that opened it may call. Inside a
   /// turn `work()` runs at once and must not wait. The calls of a thread with a forwarder run where
-  /// that puts them.
+  /// that puts them. An operation of a simulated task calls without the GIL, and may wait.
   template <class Work>
   decltype(auto) call(Work&& work) {
     if (in_turn()) return guarded(work);
+    if (runs_tasks()) return work();
     const py::gil_scoped_release release;
     if (CallForwarder* forwarder = forwarder_of_caller()) return forwarded(*forwarder, work);
     if (simulated_) check_owner();
@@ -139,6 +140,16 @@ class Session : public std::enable_shared_from_this<Session> {
   void begin_turn() { turn_ = std::this_thread::get_id(); }
   void end_turn() { turn_ = std::thread::id(); }
   bool in_turn() const { return turn_ == std::this_thread::get_id(); }
+  /// In a turn: whether methods that wait (def_waiting) return operations instead. Returns whether
+  /// they did before.
+  bool await_calls(bool whether) { return std::exchange(awaits_calls_, whether); }
+  bool awaits_calls() const { return in_turn() && awaits_calls_; }
+  /// The calling thread runs the tasks of a simulated world from now on, or does no longer. Between
+  /// the turns it then runs their operations.
+  void run_tasks(bool whether) {
+    tasks_ = whether ? std::this_thread::get_id() : std::thread::id();
+  }
+  bool runs_programs() const { return programs_ != 0; }
   /// Sends the calls of the calling thread to `forwarder`; null ends that.
   void forward_calls(CallForwarder* forwarder);
   /// Destroys an object. In a turn it is kept until the programs end, since that may have to wait.
@@ -164,6 +175,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
                      const std::function<void()>& on_interrupt);
   CallForwarder* forwarder_of_caller();
+  bool runs_tasks() const { return tasks_ == std::this_thread::get_id(); }
   void check_owner() const;
   template <class Work>
   static auto forwarded(CallForwarder& forwarder, Work& work) {
@@ -199,7 +211,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::atomic<std::int64_t> runs_{0};
   std::atomic<int> waiting_{0};
   const std::thread::id owner_ = std::this_thread::get_id();
-  std::atomic<std::thread::id> turn_{};
+  std::atomic<std::thread::id> turn_{}, tasks_{};
+  bool awaits_calls_ = false;     // in a turn
   std::atomic<int> programs_{0};  // running
   std::atomic<int> forwarders_count_{0};
   std::map<std::thread::id, CallForwarder*> forwarders_;  // under objects_mutex_

@@ -97,6 +97,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "protocol.Protocol": _protocol,
     "program.Event.wait": _called(_event, "wait", timeout_s=1e-6),
     "program.Inbox.receive": _called(_inbox, "receive", timeout_s=1e-6),
+    "program.Node.awaits": _called(_node, "awaits", object=lambda w: w.queue),
     "program.Node.bind": _called(_node, "bind", service="s", depth=1, max_bytes=1),
     "program.Node.connect": _called(_bound, "connect", service="s", to=0, timeout_s=0.1),
     "program.Node.count": _called(_node, "count", name="a", n=1.0, unit="count"),

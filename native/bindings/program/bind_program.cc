@@ -7,6 +7,7 @@
 #include "bindings/argument.h"
 #include "bindings/bind.h"
 #include "bindings/columns.h"
+#include "bindings/program/history.h"
 #include "bindings/program/operations.h"
 #include "bindings/waiting.h"
 
@@ -14,13 +15,9 @@ namespace pyrdma::bindings {
 
 namespace {
 
-using NodePtr = std::shared_ptr<NodeRun>;
 using OperationPtr = std::shared_ptr<Operation>;
 using Seconds = Arg<"s", double, 0, 1'000'000'000>;
 using Nanoseconds = Arg<"ns", Time, 0, 1'000'000'000'000'000'000>;
-
-constexpr std::uint64_t kMostEvents = std::uint64_t{1}
-                                      << 20;  // of a node's history, 140 MB as JSON
 
 constexpr double kLongest = 1e9;  // s
 
@@ -47,24 +44,6 @@ std::string bytes_of(const char* name, const py::object& data) {
   return copy;
 }
 
-/// Returns a name, which tables and files can hold.
-std::string name_of(const char* parameter, const py::handle& given) {
-  constexpr const char* kTakes = "1 to 64 bytes of text without '@' and control characters";
-  Py_ssize_t length = 0;
-  const char* text =
-      PyUnicode_Check(given.ptr()) ? PyUnicode_AsUTF8AndSize(given.ptr(), &length) : nullptr;
-  if (text == nullptr) {
-    PyErr_Clear();
-    refuse(parameter, given, kTakes);
-  }
-  std::string name(text, static_cast<std::size_t>(length));
-  const bool printable = std::none_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '@';
-  });
-  if (name.empty() || name.size() > 64 || !printable) refuse(parameter, given, kTakes);
-  return name;
-}
-
 template <class T, class... Args>
 OperationPtr make(Args&&... args) {
   return std::make_shared<T>(std::forward<Args>(args)...);
@@ -79,14 +58,7 @@ OperationPtr make(Args&&... args) {
 PyObject* itself(PyObject* self) { return Py_NewRef(self); }
 
 PySendResult send(PyObject* self, PyObject* /*value*/, PyObject** result) {
-  Operation& operation = *py::handle(self).cast<Operation*>();
-  if (!operation.has_begun()) {
-    *result = Py_NewRef(self);
-    return PYGEN_NEXT;
-  }
-  *result = operation.has_failed() ? PyObject_CallMethod(self, "result", nullptr)
-                                   : operation.take().release().ptr();
-  return *result != nullptr ? PYGEN_RETURN : PYGEN_ERROR;
+  return py::handle(self).cast<Operation*>()->send(self, result);
 }
 
 PyObject* next(PyObject* self) {
@@ -197,93 +169,19 @@ void bind_messages(py::module_& module) {
           "Await that the message is on its way; the receiver does not reply.");
 }
 
-// ---- histories ----
+// ---- functions ----
 
-check::Value scalar_of(check::History& history, const char* name, py::handle given) {
-  if (given.is_none()) return check::Value::none();
-  if (PyBool_Check(given.ptr())) return check::Value::boolean(given.ptr() == Py_True);
-  if (PyUnicode_Check(given.ptr())) return history.text(name_of(name, given));
-  return check::Value::integer(read_argument<std::int64_t>(name, given));
-}
-
-check::Value value_of(check::History& history, const char* name, py::handle given) {
-  if (!py::isinstance<py::list>(given) && !py::isinstance<py::tuple>(given))
-    return scalar_of(history, name, given);
-  std::vector<check::Value> elements;
-  for (const py::handle element : given) elements.push_back(scalar_of(history, name, element));
-  return history.list(elements);
-}
-
-/// An operation of a client, between its call and its result.
-class OpenOperation {
- public:
-  OpenOperation(NodePtr node, std::shared_ptr<Task> task, std::int32_t process, check::Function f,
-                check::Value key, check::Value input)
-      : node_(std::move(node)),
-        task_(std::move(task)),
-        process_(process),
-        f_(f),
-        key_(key),
-        input_(input) {}
-  void end(check::EventType type, const py::object& value) {
-    if (ended_)
-      throw Error(ErrorCode::kInvalidArgument,
-                  "this operation of the history has ended; invoke another one");
-    check::History& history = node_->program().recorder(node_->node()).thread(0).history();
-    const check::Value output = value.is_none() ? input_ : value_of(history, "value", value);
-    history.complete(node_->program().world().moment(node_->node()), process_, type, f_, key_,
-                     output);
-    ended_ = true;
-    // Its effect may come at any later time, and so the process cannot go on.
-    if (type == check::EventType::kInfo) task_->process(true);
-  }
-
- private:
-  NodePtr node_;
-  std::shared_ptr<Task> task_;
-  std::int32_t process_;
-  check::Function f_;
-  check::Value key_, input_;
-  bool ended_ = false;
-};
-
-OpenOperation invoke(const NodePtr& self, const py::object& function, const py::object& key,
-                     const py::object& value) {
-  const auto f = check::function_named(name_of("function", function));
-  if (!f)
-    throw Error(ErrorCode::kInvalidArgument,
-                "function is " + in_quotes(function.cast<std::string>()) +
-                    "; give one that a model of pyrdma.check knows, such as read, write or cas");
-  const std::shared_ptr<Task> task = self->running_task();
-  check::History& history = self->program().recorder(self->node()).thread(0).history();
-  if (history.events().size() + 2 > kMostEvents)
-    throw Error(ErrorCode::kExhausted,
-                "the history of node " + std::to_string(self->node()) + " has " +
-                    std::to_string(history.events().size()) +
-                    " events, as many as it can have; run the program for a shorter time");
-  history.header.model = self->program().options().model;
-  const check::Value its_key = value_of(history, "key", key),
-                     input = value_of(history, "value", value);
-  const std::int32_t process = task->process(false);
-  history.invoke(self->program().world().moment(self->node()), process, *f, its_key, input);
-  return {self, task, process, *f, its_key, input};
-}
-
-void bind_histories(py::module_& module) {
-  py::class_<OpenOperation>(module, "OpenOperation",
-                            "An operation of a history that has begun; see `Node.invoke`.")
-      .def(
-          "ok",
-          [](OpenOperation& self, const py::object& value) {
-            self.end(check::EventType::kOk, value);
-          },
-          py::arg("value") = py::none(), "Record that it has happened, with this result.")
-      .def(
-          "fail", [](OpenOperation& self) { self.end(check::EventType::kFail, py::none()); },
-          "Record that it has certainly not happened.")
-      .def(
-          "info", [](OpenOperation& self) { self.end(check::EventType::kInfo, py::none()); },
-          "Record that it may have happened, or may still happen: a call without a reply.");
+/// Returns the operation of a method that says how it waits: `steps`, a function that returns an
+/// operation, or a coroutine of several (pyrdma.systems.operation). Null for other functions.
+py::object operation_of(const NodePtr& node, const py::object& function, const py::args& arguments,
+                        const py::kwargs& keywords) {
+  if (!node->program().simulated() || !PyMethod_Check(function.ptr())) return {};
+  const py::handle method = PyMethod_GET_FUNCTION(function.ptr());
+  const py::object steps = py::getattr(method, "steps", py::none());
+  if (steps.is_none()) return {};
+  const AwaitedCalls awaited(*node);
+  py::object made = steps(py::handle(PyMethod_GET_SELF(function.ptr())), *arguments, **keywords);
+  return PyCoro_CheckExact(made.ptr()) ? py::cast(make<Steps>(node, std::move(made))) : made;
 }
 
 // ---- nodes ----
@@ -345,18 +243,29 @@ void bind_node(py::module_& module) {
           "Await it to keep a CPU of the node busy; Python code itself takes no virtual time.")
       .def(
           "do",
-          [](const NodePtr&, const py::object& function, const py::args& arguments,
+          [](const NodePtr& self, const py::object& function, const py::args& arguments,
              const py::kwargs& keywords) {
             if (PyCallable_Check(function.ptr()) == 0)
               refuse("function", function, "a function, or another callable");
-            return make<Do>(function, arguments, keywords);
+            py::object made = operation_of(self, function, arguments, keywords);
+            return made ? made : py::cast(make<Do>(function, arguments, keywords));
           },
           py::arg("function"),
           "Await ``function(*args, **kwargs)``, a plain function that may wait.\n"
           "\n"
-          "Such as the method of a channel, or the allocation of memory. In the simulated world "
-          "it\n"
-          "costs about 100 us of real time.")
+          "Such as the allocation of memory. In the simulated world the methods of systems' "
+          "objects\n"
+          "take a few us of real time; any other function gets an OS thread, which takes 50 us.")
+      .def(
+          "awaits",
+          [](const NodePtr& self, const py::object& object) {
+            return py::module_::import("pyrdma._program").attr("Awaited")(self, object);
+          },
+          py::arg("object"),
+          "Return the object for use by this node's tasks: its methods are awaited.\n"
+          "\n"
+          "``await awaited.method(...)`` is ``await node.do(object.method, ...)``. A keyword\n"
+          "``node`` of the method is this node by default.")
       .def("spawn", &NodeRun::spawn, py::arg("coroutine"),
            "Start a task of this node: a thread of its own, with a clock and a CPU.\n"
            "\n"

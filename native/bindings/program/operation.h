@@ -41,9 +41,9 @@ class Operation {
   void perform(Task& task);
   /// Called with the GIL after perform(), once: returns the result, or throws the error.
   py::object take();
-  bool has_begun() const { return started_; }
-  /// Returns true if take() throws.
-  bool has_failed() const { return error_ != nullptr || !done_ || taken_ || has_raised(); }
+  /// With the GIL, as the slot am_send of Python's `self`: yields the operation to the driver, and
+  /// returns its result when the task runs again.
+  virtual PySendResult send(PyObject* self, PyObject** result);
   /// What a task waits for, for errors, such as "a request".
   virtual const char* waits_for() const = 0;
 
@@ -54,6 +54,7 @@ class Operation {
   virtual bool has_raised() const { return false; }
 
  private:
+  bool has_failed() const { return error_ != nullptr || !done_ || taken_ || has_raised(); }
   std::atomic<bool> started_{false};
   bool done_ = false, taken_ = false;
   std::exception_ptr error_;

@@ -22,9 +22,7 @@ std::string service_name(const Program& program, const std::string& service) {
 
 void Work::run(Task& task) {
   task.env().work(duration_);
-  Program& program = task.node().running_program();
-  const NodeId node = task.node().node();
-  if (program.world().moment(node) >= program.last_moment()) program.check_time(node);
+  task.check_time();
   task.check_cancelled();
 }
 
@@ -107,6 +105,17 @@ void Do::call() {
 py::object Do::result() {
   if (!raised_) return std::move(value_);
   raise_again(raised_);
+}
+
+PySendResult Steps::send(PyObject* self, PyObject** result) {
+  if (!coroutine_) {
+    *result = PyObject_CallMethod(self, "result", nullptr);  // says that it was awaited
+    return PYGEN_ERROR;
+  }
+  const AwaitedCalls awaited(*node_);
+  const PySendResult sent = PyIter_Send(coroutine_.ptr(), Py_None, result);
+  if (sent != PYGEN_NEXT) coroutine_ = py::object();
+  return sent;
 }
 
 // ---- verbs ----

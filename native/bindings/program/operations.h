@@ -115,6 +115,37 @@ class Do final : public Operation, public CallForwarder {
   std::exception_ptr failure_;  // of the request
 };
 
+/// While it lives, native calls of the node's objects become operations (Session::await_calls).
+class AwaitedCalls {
+ public:
+  explicit AwaitedCalls(const NodeRun& node)
+      : session_(node.running_program().session()), before_(session_.await_calls(true)) {}
+  ~AwaitedCalls() { session_.await_calls(before_); }
+  AwaitedCalls(const AwaitedCalls&) = delete;
+  AwaitedCalls& operator=(const AwaitedCalls&) = delete;
+
+ private:
+  Session& session_;
+  bool before_;
+};
+
+/// A coroutine of a system's method. While it runs, its native calls become operations, which the
+/// task awaits one after another.
+class Steps final : public Operation {
+ public:
+  Steps(std::shared_ptr<NodeRun> node, py::object coroutine)
+      : node_(std::move(node)), coroutine_(std::move(coroutine)) {}
+  const char* waits_for() const override { return "a function (do)"; }
+  PySendResult send(PyObject* self, PyObject** result) override;
+
+ protected:
+  void run(Task& /*task*/) override {}  // its coroutine yields other operations
+
+ private:
+  std::shared_ptr<NodeRun> node_;
+  py::object coroutine_;
+};
+
 /// Takes completions from a queue of the node.
 class Poll final : public Operation {
  public:

@@ -38,6 +38,11 @@ void Program::run() {
             agreement_.emplace(options_.name, options_.members);
           first_starts_ = {started.begin(), started.end()};
           begin(world.moment(world.local_nodes().front()));
+          struct Tasks {
+            explicit Tasks(Session& of) : session(of) { session.run_tasks(session.simulated()); }
+            ~Tasks() { session.run_tasks(false); }
+            Session& session;
+          } tasks(*session_);
           world.run([this](Env& env) { run_node(env); });
         },
         [this] { interrupt(); });

@@ -71,6 +71,8 @@ class Task : public std::enable_shared_from_this<Task> {
   bool wait(FunctionRef<bool()> ready, Time deadline, Watch& watch);
   void sleep_until(Time deadline);
   void check_cancelled();
+  /// Ends the program if its time is over, for a task that never waits.
+  void check_time();
 
   /// Ends the wait that is under way, or the next one. Any thread of the world may call.
   void cancel();

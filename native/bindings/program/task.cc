@@ -20,6 +20,7 @@ py::object cancelled_class() { return py::module_::import("pyrdma.errors").attr(
 void Operation::perform(Task& task) {
   if (started_.exchange(true)) return;  // take() says so
   try {
+    task.check_time();
     task.check_cancelled();
     run(task);
   } catch (const NodeKilled&) {
@@ -28,6 +29,16 @@ void Operation::perform(Task& task) {
     error_ = std::current_exception();
   }
   done_ = true;
+}
+
+PySendResult Operation::send(PyObject* self, PyObject** result) {
+  if (!started_) {
+    *result = Py_NewRef(self);
+    return PYGEN_NEXT;
+  }
+  // The bound method turns C++ exceptions into Python's.
+  *result = has_failed() ? PyObject_CallMethod(self, "result", nullptr) : take().release().ptr();
+  return *result != nullptr ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
 py::object Operation::take() {
@@ -154,6 +165,12 @@ std::int32_t Task::process(bool anew) {
 
 void Task::check_cancelled() {
   if (node_->running_program().has_ended() || cancelled_.exchange(false)) throw Cancelled{};
+}
+
+void Task::check_time() {
+  Program& program = node_->running_program();
+  const NodeId node = node_->node();
+  if (program.world().moment(node) >= program.last_moment()) program.check_time(node);
 }
 
 bool Task::wait(FunctionRef<bool()> ready, Time deadline, Watch& watch) {

@@ -12,7 +12,7 @@ from typing_extensions import Self
 from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
 from pyrdma.errors import Error, InvalidArgument, Timeout
-from pyrdma.systems.operation import PerNode, open_cluster
+from pyrdma.systems.operation import PerNode, open_cluster, result_of, waits
 
 __all__ = ["Echo", "Mesh", "RpcFailed", "RpcTimeout", "Session", "Sized", "Spin"]
 
@@ -86,8 +86,8 @@ class Session:
         self.to = mesh._node("to", to)
         self._number: int | None = number
 
-    @checked
-    def call(
+    @waits
+    async def call(
         self,
         type: RequestType,  # noqa: A002 - the paper's name
         data: bytes,
@@ -113,11 +113,11 @@ class Session:
         RpcFailed
             Without a response. `RpcTimeout` after the time.
         """
-        found: list[bytes] = self.calls(type, [data], most=most, timeout_s=timeout_s)
-        return found[0]
+        found = await self._responses(type, [data], most, timeout_s, return_errors=False)
+        return bytes(found[0])
 
-    @checked
-    def calls(
+    @waits
+    async def calls(
         self,
         type: RequestType,  # noqa: A002 - the paper's name
         requests: Sequence[bytes],
@@ -131,12 +131,24 @@ class Session:
         With `return_errors`, an `RpcFailed` stands in the place of each request that has failed.
         Otherwise the first one is raised after all requests have ended.
         """
+        return await self._responses(type, list(requests), most, timeout_s, return_errors)
+
+    async def _responses(
+        self,
+        type: int,  # noqa: A002 - the paper's name
+        requests: list[bytes],
+        most: int,
+        timeout_s: float,
+        return_errors: bool,
+    ) -> list[Any]:
         native = self.mesh._native
-        found = native.call(self.node, self._open(), type, list(requests), most, timeout_s)
+        found = await result_of(
+            native.call(self.node, self._open(), type, requests, most, timeout_s)
+        )
         replies = [
             reply
             if outcome == "ok"
-            else self._failed(type, outcome, may_have_run, reply, timeout_s)
+            else await self._failed(type, outcome, may_have_run, reply, timeout_s)
             for outcome, may_have_run, reply in found
         ]
         errors = [reply for reply in replies if isinstance(reply, RpcFailed)]
@@ -144,10 +156,11 @@ class Session:
             raise errors[0]
         return replies
 
-    def close(self) -> None:
+    @waits
+    async def close(self) -> None:
         """End the session. Raises InvalidArgument while requests are under way."""
         if self._number is not None:
-            self.mesh._native.disconnect(self.node, self._number)
+            await result_of(self.mesh._native.disconnect(self.node, self._number))
             self._number = None
 
     def __enter__(self) -> Self:
@@ -174,7 +187,7 @@ class Session:
             )
         return self._number
 
-    def _failed(
+    async def _failed(
         self,
         type: int,  # noqa: A002 - the paper's name
         outcome: str,
@@ -191,7 +204,7 @@ class Session:
             "Raise timeout_s",
         }.get(outcome, "")
         if outcome in ("session lost", "not sent"):
-            why = self.mesh._native.why_lost(self.node, self._open())
+            why = await result_of(self.mesh._native.why_lost(self.node, self._open()))
             what = f"{why or 'the server is gone'}; connect to a node that lives"
         may = "may have run" if may_have_run else "has not run"
         kind = RpcTimeout if outcome == "no answer" else RpcFailed
@@ -276,8 +289,8 @@ class Mesh(PerNode):
         (value,) = (*vars(handler).values(), 0)[:1]
         self._native.serve(node, type, handler.__class__.__name__.lower(), value, in_worker)
 
-    @checked
-    def connect(self, node: int, to: int, *, timeout_s: Wait = 10.0) -> Session:
+    @waits
+    async def connect(self, node: int, to: int, *, timeout_s: Wait = 10.0) -> Session:
         """Return a session of `node` to another node.
 
         Raises `pyrdma.Timeout`, naming the node, if it does not answer.
@@ -285,7 +298,8 @@ class Mesh(PerNode):
         self._node("node", node)
         if self._node("to", to) == node:
             raise InvalidArgument(f"node and to are both {node}; a session joins two nodes")
-        return Session(self, node, to, self._native.connect(node, to, timeout_s))
+        number = await result_of(self._native.connect(node, to, timeout_s))
+        return Session(self, node, to, number)
 
     def __repr__(self) -> str:
         return f"Mesh(threads={self.threads}, preset={self.preset!r})"

@@ -11,7 +11,7 @@ from pyrdma._native import native
 from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
 from pyrdma.errors import InvalidArgument, Unavailable
-from pyrdma.systems.operation import PerNode, open_cluster
+from pyrdma.systems.operation import PerNode, open_cluster, result_of, waits
 
 __all__ = ["App", "Region", "Service", "Vqp", "attach"]
 
@@ -49,23 +49,26 @@ class Region:
         """The node that has the memory."""
         return self.app.node
 
-    @checked
-    def load(self, size: Word, offset: Word = 0) -> bytes:
+    @waits
+    async def load(self, size: Word, offset: Word = 0) -> bytes:
         """Return bytes as the CPU of the owner sees them."""
         self._check(offset, size)
-        return bytes(
-            self.app.service._native.load(self.node, self.app.number, self.key, offset, size)
-        )
+        native = self.app.service._native
+        found = native.load(self.node, self.app.number, self.key, offset, size)
+        return bytes(await result_of(found))
 
-    @checked
-    def store(self, data: bytes, offset: Word = 0) -> None:
+    @waits
+    async def store(self, data: bytes, offset: Word = 0) -> None:
         """Write bytes by the CPU of the owner."""
         self._check(offset, len(data), "data")
-        self.app.service._native.store(self.node, self.app.number, self.key, offset, data)
+        native = self.app.service._native
+        await result_of(native.store(self.node, self.app.number, self.key, offset, data))
 
-    def deregister(self) -> None:
+    @waits
+    async def deregister(self) -> None:
         """End the registration. Its memory is used again when all leases of peers have ended."""
-        self.app.service._native.dereg_mr(self.node, self.app.number, self.key)
+        native = self.app.service._native
+        await result_of(native.dereg_mr(self.node, self.app.number, self.key))
 
     def _check(self, offset: int, size: int, name: str = "size") -> None:
         if offset + size > self.size:
@@ -82,76 +85,65 @@ class Vqp:
         self.app = app
         self.number = number
 
-    @checked
-    def connect(self, node: Annotated[int, Between(0, 2**31)], port: Port = 1) -> int:
+    async def _call(self, name: str, *arguments: object) -> Any:
+        """Call a native function of the queue pair."""
+        native_function = getattr(self.app.service._native, name)
+        return await result_of(
+            native_function(self.app.node, self.app.number, self.number, *arguments)
+        )
+
+    @waits
+    async def connect(self, node: Annotated[int, Between(0, 2**31)], port: Port = 1) -> int:
         """Connect to whoever binds `port` of `node`, and return the nanoseconds that it took.
 
         One-sided requests need no binding. A queue pair is connected once.
         """
-        return int(
-            self.app.service._native.connect(
-                self.app.node, self.app.number, self.number, node, port
-            )
-        )
+        return int(await self._call("connect", node, port))
 
-    @checked
-    def send(self, data: bytes, timeout_s: Wait = 10.0) -> None:
+    @waits
+    async def send(self, data: bytes, timeout_s: Wait = 10.0) -> None:
         """Send a message and wait for its completion.
 
         A message above `zero_copy_above` ends when its receiver has read it. So its receiver must
         pop messages meanwhile, in another thread.
         """
-        self.app.service._native.send(self.app.node, self.app.number, self.number, data, timeout_s)
+        await self._call("send", data, timeout_s)
 
-    @checked
-    def pop_msgs(self, timeout_s: Wait = 1.0) -> list[tuple[Vqp, bytes]]:
+    @waits
+    async def pop_msgs(self, timeout_s: Wait = 1.0) -> list[tuple[Vqp, bytes]]:
         """Return the messages that have arrived, each with a queue pair to its sender.
 
         Waits up to `timeout_s` for the first message. On a connected queue pair, which has one
         peer, the queue pair is this one.
         """
-        found = self.app.service._native.pop(self.app.node, self.app.number, self.number, timeout_s)
+        found = await self._call("pop", timeout_s)
         return [(Vqp(self.app, number) if number else self, bytes(data)) for number, data in found]
 
-    @checked
-    def read(self, region: Region, size: Word, offset: Word = 0, timeout_s: Wait = 10.0) -> bytes:
+    @waits
+    async def read(
+        self, region: Region, size: Word, offset: Word = 0, timeout_s: Wait = 10.0
+    ) -> bytes:
         """Return `size` bytes of a region of the connected node."""
         region._check(offset, size)
-        return bytes(
-            self.app.service._native.read(
-                self.app.node,
-                self.app.number,
-                self.number,
-                region.addr + offset,
-                region.key,
-                size,
-                timeout_s,
-            )
-        )
+        return bytes(await self._call("read", region.addr + offset, region.key, size, timeout_s))
 
-    @checked
-    def write(self, region: Region, data: bytes, offset: Word = 0, timeout_s: Wait = 10.0) -> None:
+    @waits
+    async def write(
+        self, region: Region, data: bytes, offset: Word = 0, timeout_s: Wait = 10.0
+    ) -> None:
         """Write bytes to a region of the connected node."""
         region._check(offset, len(data), "data")
-        self.app.service._native.write(
-            self.app.node,
-            self.app.number,
-            self.number,
-            region.addr + offset,
-            region.key,
-            data,
-            timeout_s,
-        )
+        await self._call("write", region.addr + offset, region.key, data, timeout_s)
 
-    @checked
-    def fetch_add(
+    @waits
+    async def fetch_add(
         self, region: Region, addend: Word, offset: Word = 0, timeout_s: Wait = 10.0
     ) -> int:
         """Add to a word of 8 bytes, and return what it was."""
-        return self._atomic(region, False, addend, 0, offset, timeout_s)
+        return await self._atomic(region, False, addend, 0, offset, timeout_s)
 
-    @checked
-    def compare_swap(
+    @waits
+    async def compare_swap(
         self,
         region: Region,
         expected: Word,
@@ -160,27 +152,16 @@ class Vqp:
         timeout_s: Wait = 10.0,
     ) -> int:
         """Replace a word of 8 bytes if it is `expected`, and return what it was."""
-        return self._atomic(region, True, expected, desired, offset, timeout_s)
+        return await self._atomic(region, True, expected, desired, offset, timeout_s)
 
-    def _atomic(
+    async def _atomic(
         self, region: Region, is_swap: bool, first: int, second: int, offset: int, timeout_s: float
     ) -> int:
         region._check(offset, 8, "offset")
         if offset % 8:
             raise InvalidArgument(f"offset is {offset}; an atomic needs a multiple of 8")
-        return int(
-            self.app.service._native.atomic(
-                self.app.node,
-                self.app.number,
-                self.number,
-                region.addr + offset,
-                region.key,
-                is_swap,
-                first,
-                second,
-                timeout_s,
-            )
-        )
+        addr = region.addr + offset
+        return int(await self._call("atomic", addr, region.key, is_swap, first, second, timeout_s))
 
     @property
     def is_reliable(self) -> bool:
@@ -194,9 +175,10 @@ class Vqp:
             )
         return bool(self.app.service._native.uses_reliable(self.app.node, self.number))
 
-    def close(self) -> None:
+    @waits
+    async def close(self) -> None:
         """End the queue pair."""
-        self.app.service._native.destroy(self.app.node, self.app.number, self.number)
+        await self._call("destroy")
 
 
 class App:
@@ -207,25 +189,28 @@ class App:
         self.node = node
         self.number = number
 
-    @checked
-    def vqp(self, bind: Port | None = None) -> Vqp:
+    @waits
+    async def vqp(self, bind: Port | None = None) -> Vqp:
         """Create a virtual queue pair, and bind it to a port if one is given."""
-        number = self.service._native.vqp(self.node, self.number, bind or 0)
+        number = await result_of(self.service._native.vqp(self.node, self.number, bind or 0))
         return Vqp(self, int(number))
 
-    @checked
-    def reg_mr(
+    @waits
+    async def reg_mr(
         self,
         size: Annotated[int, Between(1, 1 << 40)],
         access: Literal["read", "write", "atomic", "all"] = "all",
     ) -> Region:
         """Register zeroed memory that peers may use."""
-        addr, key = self.service._native.reg_mr(self.node, self.number, size, _ACCESS[access])
+        addr, key = await result_of(
+            self.service._native.reg_mr(self.node, self.number, size, _ACCESS[access])
+        )
         return Region(self, int(addr), int(key), size)
 
-    def close(self) -> None:
+    @waits
+    async def close(self) -> None:
         """End the application, and free what it has."""
-        self.service._native.close(self.node, self.number)
+        await result_of(self.service._native.close(self.node, self.number))
 
 
 class _Daemon:
@@ -328,14 +313,14 @@ class Service(PerNode):
     def _make(self, core: Any) -> Any:
         return core.krcore.Services(open_cluster(self.cluster), self._options)
 
-    @checked
-    def app(
+    @waits
+    async def app(
         self,
         node: Annotated[int, Between(0, 2**31)],
         message_bytes: Annotated[int, Between(64, 64 << 20)] = 65_536,
     ) -> App:
         """Begin an application on a node; its buffers have room for `message_bytes` each."""
-        return App(self, node, int(self._native.app(node, message_bytes)))
+        return App(self, node, int(await result_of(self._native.app(node, message_bytes))))
 
     @checked
     def listen(

@@ -101,6 +101,14 @@ class Barrier(Channel):
         """
         raise NotImplementedError
 
+    @operation
+    def arrive(self, *, node: Node) -> int:
+        """Let one node wait until all have arrived; return its waiting time in ns.
+
+        For node programs, whose nodes run at the same time.
+        """
+        raise NotImplementedError
+
 
 class SharedRegion(Channel):
     """Memory of one size on every node, which all nodes read and write without order or protection.

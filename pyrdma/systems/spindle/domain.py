@@ -10,7 +10,7 @@ from pyrdma._native import native
 from pyrdma.arguments import Between, checked, shown
 from pyrdma.cluster import Cluster
 from pyrdma.errors import InvalidArgument, nearest
-from pyrdma.systems.operation import PerNode, open_cluster
+from pyrdma.systems.operation import PerNode, open_cluster, result_of, waits
 
 from .group import Bytes, Preset, Wait, Window, messages_of
 
@@ -171,8 +171,8 @@ class Domain(PerNode):
             )
         return number
 
-    @checked
-    def publish(
+    @waits
+    async def publish(
         self, topic: str, data: bytes | Sequence[bytes], *, node: int, timeout_s: Wait = 10.0
     ) -> None:
         """Publish a sample, or several, from `node`; returns when the last one is queued.
@@ -193,18 +193,19 @@ class Domain(PerNode):
                 raise InvalidArgument(
                     f"a sample of {len(sample)} B; topic {topic!r} takes {most}: raise max_sample"
                 )
-        self._native.publish(node, number, samples, timeout_s)
+        await result_of(self._native.publish(node, number, samples, timeout_s))
 
-    @checked
-    def take(
+    @waits
+    async def take(
         self, topic: str, *, node: int, most: Count = 1000, timeout_s: Wait = 10.0
     ) -> list[Sample]:
         """Return new samples of a subscriber, oldest first; none after the time (OMG: ``take``)."""
         number = self._topic(topic, "subscriber", self._inside("node", node))
-        return [Sample(*each) for each in self._native.take(node, number, most, timeout_s)]
+        found = await result_of(self._native.take(node, number, most, timeout_s))
+        return [Sample(*each) for each in found]
 
-    @checked
-    def read(
+    @waits
+    async def read(
         self,
         topic: str,
         *,
@@ -217,29 +218,30 @@ class Domain(PerNode):
         A volatile topic has the last `Topic.history` samples, a logged one all.
         """
         number = self._topic(topic, "subscriber", self._inside("node", node))
-        return [Sample(*each) for each in self._native.read(node, number, first, most)]
+        found = await result_of(self._native.read(node, number, first, most))
+        return [Sample(*each) for each in found]
 
-    @checked
-    def sync(self, node: int) -> None:
+    @waits
+    async def sync(self, node: int) -> None:
         """Make the logs of `node` durable."""
-        self._native.sync(self._inside("node", node))
+        await result_of(self._native.sync(self._inside("node", node)))
 
-    @checked
-    def standing(self, node: int) -> str:
+    @waits
+    async def standing(self, node: int) -> str:
         """Return ``outside``, ``member``, ``left`` or ``excluded``."""
-        found: str = self._native.standing(self._inside("node", node))
+        found: str = await result_of(self._native.standing(self._inside("node", node)))
         return found
 
-    @checked
-    def join(self, node: int) -> None:
+    @waits
+    async def join(self, node: int) -> None:
         """Let `node` join; its subscribers of volatile and logged topics catch up first."""
         others = [n for n in range(self.cluster.nodes) if n not in (node, *self.clients)]
-        self._native.join(self._inside("node", node), others)
+        await result_of(self._native.join(self._inside("node", node), others))
 
-    @checked
-    def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
+    @waits
+    async def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
         """Let `node` leave in good order."""
-        self._native.leave(self._inside("node", node), timeout_s)
+        await result_of(self._native.leave(self._inside("node", node), timeout_s))
 
     def __repr__(self) -> str:
         return f"Domain(topics={[topic.name for topic in self.topics]})"

@@ -13,7 +13,7 @@ from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
 from pyrdma.errors import InvalidArgument, Unavailable
 from pyrdma.result import Result
-from pyrdma.systems.operation import PerNode, open_cluster
+from pyrdma.systems.operation import PerNode, open_cluster, result_of, waits
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -196,8 +196,8 @@ class Group(PerNode):
             )
         return number
 
-    @checked
-    def send(
+    @waits
+    async def send(
         self,
         data: bytes | Sequence[bytes],
         *,
@@ -231,10 +231,10 @@ class Group(PerNode):
                     f"a message of {len(message)} B; the slots of subgroup {subgroup} have {most}: "
                     "raise max_message"
                 )
-        self._native.send(self._node("node", node), subgroup, messages, timeout_s)
+        await result_of(self._native.send(self._node("node", node), subgroup, messages, timeout_s))
 
-    @checked
-    def receive(
+    @waits
+    async def receive(
         self,
         *,
         node: int,
@@ -251,8 +251,10 @@ class Group(PerNode):
         timeout_s
             Time to wait for the first one, in seconds of the fabric's clock.
         """
-        found = self._native.receive(
-            self._node("node", node), self._subgroup(subgroup), most, timeout_s
+        found = await result_of(
+            self._native.receive(
+                self._node("node", node), self._subgroup(subgroup), most, timeout_s
+            )
         )
         return [Message(*each) for each in found]
 
@@ -277,22 +279,22 @@ class Group(PerNode):
         self.standing(node)  # forms the group here, not in the subscription's thread
         return Subscription(self, node, self._subgroup(subgroup), function)
 
-    @checked
-    def standing(self, node: int) -> str:
+    @waits
+    async def standing(self, node: int) -> str:
         """Return ``outside``, ``member``, ``left`` or ``excluded``."""
-        found: str = self._native.standing(self._node("node", node))
+        found: str = await result_of(self._native.standing(self._node("node", node)))
         return found
 
-    @checked
-    def join(self, node: int) -> None:
+    @waits
+    async def join(self, node: int) -> None:
         """Let `node` join through the others. Raises `pyrdma.Timeout` if no view takes it in."""
         others = [n for n in range(self.cluster.nodes) if n != node]
-        self._native.join(self._node("node", node), others)
+        await result_of(self._native.join(self._node("node", node), others))
 
-    @checked
-    def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
+    @waits
+    async def leave(self, node: int, *, timeout_s: Wait = 10.0) -> None:
         """Let `node` leave in good order: the others deliver what it has sent."""
-        self._native.leave(self._node("node", node), timeout_s)
+        await result_of(self._native.leave(self._node("node", node), timeout_s))
 
     @checked
     def counters(self) -> DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pyrdma.arguments import Between, checked
 from pyrdma.cluster import Cluster
 from pyrdma.errors import Exhausted, InvalidArgument, Timeout, Unavailable
-from pyrdma.systems.operation import PerNode, open_cluster
+from pyrdma.systems.operation import PerNode, open_cluster, result_of, waits
 
 from .recovery import COLUMNS, Crash, Recovery, recovery_of
 
@@ -164,18 +164,22 @@ class Store(PerNode):
     def _make(self, core: Any) -> Any:
         return core.tailwind.Stores(open_cluster(self.cluster), self._options)
 
-    def _table(self, owners: Sequence[int] = ()) -> int:
+    async def _made_table(self, owners: Sequence[int] = ()) -> int:
         """Return the number of the table that these servers have; make it at the first use."""
         known = tuple(owners)
         if known not in self._tables:
             name = "/".join([_TABLE, *map(str, known)])
-            self._tables[known] = self._native.create_table(
-                self.coordinator, name, list(owners), self.servers, self._timeout_s
+            self._tables[known] = await result_of(
+                self._native.create_table(
+                    self.coordinator, name, list(owners), self.servers, self._timeout_s
+                )
             )
         return self._tables[known]
 
-    @checked
-    def write(self, key: bytes, value: bytes) -> int:
+    _table = waits(_made_table)
+
+    @waits
+    async def write(self, key: bytes, value: bytes) -> int:
         """Store an object, and return its version; all backups have the object then.
 
         Each write of a key has a higher version than those before it.
@@ -194,14 +198,15 @@ class Store(PerNode):
         Exhausted
             The log of the server has no room for the object.
         """
-        status, version = self._native.write(
-            self.coordinator, self._table(), _key(key), _value(value), self._timeout_s
+        table = await self._made_table()
+        status, version = await result_of(
+            self._native.write(self.coordinator, table, _key(key), _value(value), self._timeout_s)
         )
         _check(status)
         return int(version)
 
-    @checked
-    def read(self, key: bytes) -> bytes | None:
+    @waits
+    async def read(self, key: bytes) -> bytes | None:
         """Return the value of an object, or None if there is none.
 
         Parameters
@@ -209,16 +214,17 @@ class Store(PerNode):
         key
             The key of the object.
         """
-        status, _, value = self._native.read(
-            self.coordinator, self._table(), _key(key), self._timeout_s
+        table = await self._made_table()
+        status, _, value = await result_of(
+            self._native.read(self.coordinator, table, _key(key), self._timeout_s)
         )
         if status == _NO_OBJECT:
             return None
         _check(status)
         return bytes(value)
 
-    @checked
-    def remove(self, key: bytes) -> bool:
+    @waits
+    async def remove(self, key: bytes) -> bool:
         """Remove an object, and return whether there was one.
 
         Parameters
@@ -226,14 +232,17 @@ class Store(PerNode):
         key
             The key of the object.
         """
-        status, _ = self._native.remove(self.coordinator, self._table(), _key(key), self._timeout_s)
+        table = await self._made_table()
+        status, _ = await result_of(
+            self._native.remove(self.coordinator, table, _key(key), self._timeout_s)
+        )
         if status == _NO_OBJECT:
             return False
         _check(status)
         return True
 
-    @checked
-    def fill(
+    @waits
+    async def fill(
         self,
         objects: Count,
         value_bytes: Annotated[int, Between(8, _MOST_VALUE)] = 100,
@@ -262,19 +271,19 @@ class Store(PerNode):
             others own its part now.
         """
         owners = [] if primary is None else [self._server("primary", primary)]
-        table = self._table(owners)
-        if owners and not any(
-            (row[0], row[3]) == (table, primary) for row in self._native.tablets(self.coordinator)
-        ):
+        table = await self._made_table(owners)
+        rows = await result_of(self._native.tablets(self.coordinator)) if owners else ()
+        if owners and not any((row[0], row[3]) == (table, primary) for row in rows):
             raise Unavailable(
                 f"server {primary} died, and others have recovered its objects and own that table "
                 "now; fill without primary, or use another Store"
             )
         stored = 0
-        for server in owners or filter(self._native.runs, range(self.servers)):
-            stored += self._native.fill(
-                server, table, self._filled, objects, key_bytes, value_bytes
-            )
+        for server in owners or range(self.servers):
+            if owners or await result_of(self._native.runs(server)):
+                stored += await result_of(
+                    self._native.fill(server, table, self._filled, objects, key_bytes, value_bytes)
+                )
         if stored != objects:
             raise Unavailable(
                 f"{stored} of {objects} objects are stored: the others' servers died, or their "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyrdma import loco, workload
+from pyrdma.program import Node
 from tests.face.world import World
 
 Call = Callable[[World], tuple[Callable[..., Any], dict[str, Any]]]
@@ -36,6 +37,18 @@ def _held(w: World) -> Any:
     return lock
 
 
+def _arrive(w: World) -> Callable[..., Any]:
+    barrier = loco.Barrier(w.cluster, "n")
+
+    def arrive(**given: Any) -> None:
+        async def main(node: Node) -> None:
+            await node.do(barrier.arrive, **(given if node.id == 0 else {"node": node.id}))
+
+        w.cluster.program(main)
+
+    return arrive
+
+
 CALLS: dict[str, Call] = {
     "loco.AtomicVar": lambda w: (loco.AtomicVar, {"cluster": w.cluster, "name": "n", "host": 0}),
     "loco.AtomicVar.compare_swap": lambda w: (
@@ -48,6 +61,7 @@ CALLS: dict[str, Call] = {
     ),
     "loco.AtomicVar.load": lambda w: (loco.AtomicVar(w.cluster, "n", 0).load, {"node": 0}),
     "loco.Barrier": lambda w: (loco.Barrier, {"cluster": w.cluster, "name": "n"}),
+    "loco.Barrier.arrive": lambda w: (_arrive(w), {"node": 0}),
     "loco.Channel": lambda w: (loco.Channel, {"cluster": w.cluster, "name": "n"}),
     "loco.KvStore": lambda w: (
         loco.KvStore,

@@ -2,9 +2,185 @@
 
 from __future__ import annotations
 
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
 import pyrdma as rd
 from pyrdma.program import Node
 from tests.errors import raises
+
+WORLDS: dict[str, Callable[[], Any]] = {
+    "sim": lambda: rd.Cluster.sim(nodes=2, profile="cx5", seed=1),
+    "shm": lambda: rd.Cluster.local(nodes=2, fabric="shm", mode="thread"),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_channel_is_awaited(world: str) -> None:
+    async def main(node: Node) -> None:
+        at = {key: node.awaits(channel) for key, channel in channels.items()}
+        assert at["barrier"].name == "barrier"
+        if node.id == 0:
+            await at["owned"].store(-7)
+            await at["owned"].push()
+            await at["region"].write(b"hello", to=1, offset=3)
+            assert await at["store"].insert(5, 50)
+            assert not await at["store"].insert(5, 51)
+            assert await at["queue"].push(8)
+        assert await at["barrier"].arrive() >= 0
+        assert await at["owned"].load() == await at["owned"].pull() == -7
+        assert await at["region"].read(5, of=1, offset=3) == b"hello"
+        assert await at["store"].lookup(5) == 50
+        assert await at["store"].lookup(6) is None
+        await at["lock"].acquire()
+        before = await at["word"].load()
+        assert await at["word"].fetch_add(-1) == before
+        await at["lock"].release()
+        await at["barrier"].arrive()
+        if node.id == 1:
+            assert await at["queue"].pop() == 8
+            assert await at["queue"].pop(node=0) is None
+            assert await at["store"].update(5, 51)
+            assert await at["store"].remove(5)
+            assert await at["word"].compare_swap(2**64 - 2, 1) == 2**64 - 2
+
+    with WORLDS[world]() as cluster:
+        channels: dict[str, Any] = {
+            "barrier": rd.loco.Barrier(cluster, "barrier"),
+            "owned": rd.loco.OwnedVar(cluster, "owned", owner=0),
+            "region": rd.loco.SharedRegion(cluster, "region", 64),
+            "word": rd.loco.AtomicVar(cluster, "word", host=1),
+            "lock": rd.loco.TicketLock(cluster, "lock"),
+            "queue": rd.loco.SharedQueue(cluster, "queue"),
+            "store": rd.loco.KvStore(cluster, "store", keys=64),
+        }
+        cluster.program(main, deadline_s=20)
+        assert channels["word"].load(node=0) == 1
+
+
+def adds(do: Callable[[Any, Node], Any], count: int) -> tuple[int, int, float]:
+    """Return the fingerprint, the sum and the CPU time of a program that adds by `do`."""
+
+    async def main(node: Node) -> None:
+        for _ in range(count):
+            await do(word, node)
+            await node.sleep(ns=node.random.randrange(100))
+
+    with rd.Cluster.sim(nodes=4, profile="cx5", seed=3, variance=True) as cluster:
+        word = rd.loco.AtomicVar(cluster, "word", host=1)
+        start = time.process_time()
+        cluster.program(main)
+        took = time.process_time() - start
+        return cluster.fingerprint, word.load(node=0), took
+
+
+def test_an_awaited_method_does_what_a_function_does_in_less_time() -> None:
+    def method(word: Any, node: Node) -> Any:
+        return node.do(word.fetch_add, 1, node=node.id)
+
+    def function(word: Any, node: Node) -> Any:
+        return node.do(lambda: word.fetch_add(1, node=node.id))
+
+    fast, again, slow = adds(method, 200), adds(method, 200), adds(function, 200)
+    assert fast[:2] == again[:2] == slow[:2]
+    assert fast[1] == 800
+    assert 2 * fast[2] < slow[2]
+
+
+def test_errors_of_awaited_methods() -> None:
+    async def main(node: Node) -> None:
+        word, lock = node.awaits(cluster_word), node.awaits(cluster_lock)
+        with raises(rd.InvalidArgument, "node is 7"):
+            await word.load(node=7)
+        with raises(rd.InvalidArgument, "addend is 'x'"):
+            await word.fetch_add("x")
+        with raises(TypeError, "'addend'"):
+            await word.fetch_add()
+        with raises(rd.InvalidArgument, "without holding it"):
+            await lock.release()
+        with raises(rd.InvalidArgument, "before the programs"):
+            await node.do(barrier.wait)
+        once = word.load()
+        assert await once == 0
+        with raises(rd.InvalidArgument, "awaited once"):
+            await once
+        with pytest.raises(AttributeError):
+            _ = word.nothing
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        cluster_word = rd.loco.AtomicVar(cluster, "word", host=1)
+        cluster_lock = rd.loco.TicketLock(cluster, "lock")
+        barrier = rd.loco.Barrier(cluster, "barrier")
+        cluster.program(main)
+
+
+def test_a_kill_ends_a_task_that_awaits_a_channel() -> None:
+    seen: list[object] = []
+
+    async def main(node: Node) -> None:
+        barrier, word = node.awaits(cluster_barrier), node.awaits(cluster_word)
+        seen.append(("start", node.id, node.incarnation))
+        if node.id == 1 and node.incarnation == 0:
+            try:
+                await barrier.arrive()
+                seen.append("arrived")
+            finally:
+                seen.append("finally")
+        await node.sleep(ns=50_000)
+        if node.id == 0:
+            await word.fetch_add(1)
+
+    with rd.Cluster.sim(nodes=3, profile="cx5", seed=1) as cluster:
+        cluster_barrier = rd.loco.Barrier(cluster, "barrier")
+        cluster_word = rd.loco.AtomicVar(cluster, "word", host=2)
+        cluster_barrier.wait()
+        assert cluster_word.load(node=0) == 0
+        cluster.kill(1, after_s=20e-6)
+        cluster.program({0: main, 1: main}, deadline_s=1)
+        assert cluster_word.load(node=0) == 1
+    gc.collect()
+    assert seen == [("start", 0, 0), ("start", 1, 0), "finally"]
+
+
+def test_a_cancelled_task_ends_at_its_next_await() -> None:
+    steps: list[str] = []
+
+    async def adder(node: Node) -> None:
+        word = node.awaits(cluster_word)
+        while True:
+            await word.fetch_add(1)
+            steps.append("added")
+
+    async def main(node: Node) -> None:
+        task = node.spawn(adder(node))
+        await node.sleep(ns=30_000)
+        task.cancel()
+        with raises(rd.Cancelled):
+            await task
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        cluster_word = rd.loco.AtomicVar(cluster, "word", host=1)
+        cluster.program({0: main})
+        assert cluster_word.load(node=0) in (len(steps), len(steps) + 1)
+    assert len(steps) > 3
+
+
+def test_a_program_with_a_deadline_ends_among_awaited_methods() -> None:
+    async def main(node: Node) -> None:
+        word = node.awaits(cluster_word)
+        while True:
+            await word.load()
+            node.count("loads")
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        cluster_word = rd.loco.AtomicVar(cluster, "word", host=1)
+        assert cluster.program({0: main}, duration_s=1e-4).value("loads") > 10
+        with raises(rd.Timeout, "deadline_s"):
+            cluster.program({0: main}, deadline_s=1e-4)
 
 
 def test_a_lock_excludes_the_tasks_of_other_nodes() -> None:

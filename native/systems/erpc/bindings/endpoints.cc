@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/per_node.h"
+#include "bindings/program/waiting_method.h"
 #include "systems/erpc/background_endpoint.h"
 
 namespace pyrdma::erpc::bindings {
@@ -16,6 +17,7 @@ namespace pyrdma::erpc::bindings {
 namespace {
 
 namespace py = pybind11;
+using pyrdma::bindings::def_waiting;
 using pyrdma::bindings::make_owned;
 using pyrdma::bindings::PerNode;
 using Endpoints = PerNode<BackgroundEndpoint>;
@@ -89,11 +91,7 @@ Handler python_handler(py::function function) {
 }
 
 /// Returns (outcome, whether the handler may have run, bytes) of each request.
-py::list call(Endpoints& self, NodeId node, SessionId session, std::uint8_t type,
-              const std::vector<std::string>& requests, std::uint32_t most, double timeout_s) {
-  const auto replies = on(self, node, [&](BackgroundEndpoint& endpoint) {
-    return endpoint.call(session, type, requests, most, static_cast<Time>(timeout_s * 1e9));
-  });
+py::list rows_of(const std::vector<BackgroundEndpoint::Reply>& replies) {
   py::list found;
   for (const BackgroundEndpoint::Reply& reply : replies) {
     const py::bytes data(reinterpret_cast<const char*>(reply.data.data()), reply.data.size());
@@ -108,8 +106,8 @@ py::list call(Endpoints& self, NodeId node, SessionId session, std::uint8_t type
 }  // namespace
 
 void bind_endpoints(py::module_& module) {
-  py::class_<Endpoints, std::shared_ptr<Endpoints>>(module, "Endpoints")
-      .def(py::init(&make_endpoints))
+  py::class_<Endpoints, std::shared_ptr<Endpoints>> endpoints(module, "Endpoints");
+  endpoints.def(py::init(&make_endpoints))
       .def("serve",
            [](Endpoints& self, NodeId node, std::uint8_t type, const std::string& kind,
               std::uint64_t value, bool in_worker) {
@@ -118,36 +116,39 @@ void bind_endpoints(py::module_& module) {
                                          in_worker ? RunIn::kWorker : RunIn::kDispatch);
              });
            })
-      .def("serve_python",
-           [](Endpoints& self, NodeId node, std::uint8_t type, py::function function) {
-             if (self.session().simulated()) {
-               throw Error(
-                   ErrorCode::kUnavailable,
-                   "serve: a Python function takes no virtual time, so it serves nothing in "
-                   "the simulator; serve Echo, Sized or Spin there, or open the cluster with "
-                   "Cluster.local(nodes, fabric='shm', mode='thread')");
-             }
-             Handler handler = python_handler(std::move(function));
-             on(self, node, [&](BackgroundEndpoint& endpoint) {
-               endpoint.register_handler(type, std::move(handler), RunIn::kWorker);
-             });
-           })
-      .def("connect",
-           [](Endpoints& self, NodeId node, NodeId to, double timeout_s) {
-             return on(self, node, [&](BackgroundEndpoint& endpoint) {
-               return endpoint.connect({to, kNumber}, static_cast<Time>(timeout_s * 1e9));
-             });
-           })
-      .def("disconnect",
-           [](Endpoints& self, NodeId node, SessionId session) {
-             on(self, node, [&](BackgroundEndpoint& endpoint) { endpoint.disconnect(session); });
-           })
-      .def("why_lost",
-           [](Endpoints& self, NodeId node, SessionId session) {
-             return on(self, node,
-                       [&](BackgroundEndpoint& endpoint) { return endpoint.why_lost(session); });
-           })
-      .def("call", &call);
+      .def("serve_python", [](Endpoints& self, NodeId node, std::uint8_t type,
+                              py::function function) {
+        if (self.session().simulated()) {
+          throw Error(ErrorCode::kUnavailable,
+                      "serve: a Python function takes no virtual time, so it serves nothing in "
+                      "the simulator; serve Echo, Sized or Spin there, or open the cluster with "
+                      "Cluster.local(nodes, fabric='shm', mode='thread')");
+        }
+        Handler handler = python_handler(std::move(function));
+        on(self, node, [&](BackgroundEndpoint& endpoint) {
+          endpoint.register_handler(type, std::move(handler), RunIn::kWorker);
+        });
+      });
+  def_waiting(endpoints, "connect", [](Endpoints& self, NodeId node, NodeId to, double timeout_s) {
+    return on(self, node, [&](BackgroundEndpoint& endpoint) {
+      return endpoint.connect({to, kNumber}, static_cast<Time>(timeout_s * 1e9));
+    });
+  });
+  def_waiting(endpoints, "disconnect", [](Endpoints& self, NodeId node, SessionId session) {
+    on(self, node, [&](BackgroundEndpoint& endpoint) { endpoint.disconnect(session); });
+  });
+  def_waiting(endpoints, "why_lost", [](Endpoints& self, NodeId node, SessionId session) {
+    return on(self, node, [&](BackgroundEndpoint& endpoint) { return endpoint.why_lost(session); });
+  });
+  def_waiting(
+      endpoints, "call",
+      [](Endpoints& self, NodeId node, SessionId session, std::uint8_t type,
+         const std::vector<std::string>& requests, std::uint32_t most, double timeout_s) {
+        return on(self, node, [&](BackgroundEndpoint& endpoint) {
+          return endpoint.call(session, type, requests, most, static_cast<Time>(timeout_s * 1e9));
+        });
+      },
+      &rows_of);
 }
 
 }  // namespace pyrdma::erpc::bindings

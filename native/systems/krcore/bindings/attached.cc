@@ -51,7 +51,7 @@ struct Here {
 }  // namespace
 
 void bind_attached(py::module_& module) {
-  py::class_<Attached> attached(module, "Attached");
+  py::class_<Attached, std::shared_ptr<Attached>> attached(module, "Attached");
   attached.def(py::init<const std::string&, std::uint32_t>())
       .def("node",
            [](Attached& self) { return self.with([](auto& user) { return user.app.node(); }); })

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bindings/program/waiting_method.h"
 #include "systems/krcore/app.h"
 
 namespace pyrdma::krcore::bindings {
@@ -199,117 +200,114 @@ class ScriptApp {
 
 inline Time nanoseconds(double seconds) { return static_cast<Time>(seconds * 1e9); }
 
+inline py::list messages_of(const std::vector<std::pair<std::uint32_t, std::string>>& found) {
+  py::list messages;
+  for (const auto& [reply, bytes] : found) messages.append(py::make_tuple(reply, py::bytes(bytes)));
+  return messages;
+}
+
 /// Gives `each`, a class of Python, the functions of applications. `With()(owner, node, app, use)`
 /// calls `use` with a ScriptApp, where its thread may be.
 template <class Owner, class With, class Class>
 void def_applications(Class& each) {
-  each.def("vqp",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t port) {
-             return With()(self, node, app, [&](auto& user) { return user.create(port).number(); });
-           })
-      .def("destroy",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp) {
-             With()(self, node, app, [&](auto& user) { user.destroy(VqpId::of(vqp)); });
-           })
-      .def("connect",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, NodeId to,
-              std::uint32_t port) {
-             return With()(self, node, app,
-                           [&](auto& user) { return user.connect(VqpId::of(vqp), to, port); });
-           })
-      .def("send",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp,
-              const std::string& bytes, double timeout_s) {
-             With()(self, node, app,
-                    [&](auto& user) { user.send(VqpId::of(vqp), bytes, nanoseconds(timeout_s)); });
-           })
-      .def("pop",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, double timeout_s) {
-             const auto found = With()(self, node, app, [&](auto& user) {
-               return user.pop(VqpId::of(vqp), nanoseconds(timeout_s));
-             });
-             py::list messages;
-             for (const auto& [reply, bytes] : found)
-               messages.append(py::make_tuple(reply, py::bytes(bytes)));
-             return messages;
-           })
-      .def("reg_mr",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint64_t bytes,
-              std::uint32_t access) {
-             return With()(self, node, app, [&](auto& user) {
-               const Registration made = user.app.reg_mr(bytes, access);
-               user.regions[made.key] = made;
-               return std::make_pair(made.addr, made.key);
-             });
-           })
-      .def("dereg_mr",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key) {
-             With()(self, node, app, [&](auto& user) {
-               const auto found = user.regions.find(key);
-               if (found == user.regions.end()) return;
-               user.app.dereg_mr(found->second);
-               user.regions.erase(found);
-             });
-           })
-      .def("load",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key, std::uint64_t offset,
-              std::uint64_t bytes) {
-             return py::bytes(With()(self, node, app, [&](auto& user) {
-               const Registration& own = user.region(key);
-               return std::string(reinterpret_cast<const char*>(own.data + offset), bytes);
-             }));
-           })
-      .def("store",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key, std::uint64_t offset,
-              const std::string& bytes) {
-             With()(self, node, app, [&](auto& user) {
-               const Registration& own = user.region(key);
-               std::memcpy(own.data + offset, bytes.data(), bytes.size());
-             });
-           })
-      .def("read",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, std::uint64_t addr,
-              std::uint32_t key, std::uint32_t bytes, double timeout_s) {
-             return py::bytes(With()(self, node, app, [&](auto& user) {
-               user.check_size(bytes);
-               fabric::WorkRequest wanted;
-               wanted.remote_addr = addr;
-               wanted.rkey = key;
-               user.request(VqpId::of(vqp), fabric::Opcode::kRead, bytes, wanted,
-                            nanoseconds(timeout_s));
-               return std::string(reinterpret_cast<const char*>(user.scratch().data), bytes);
-             }));
-           })
-      .def("write",
-           [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, std::uint64_t addr,
-              std::uint32_t key, const std::string& bytes, double timeout_s) {
-             With()(self, node, app, [&](auto& user) {
-               user.check_size(bytes.size());
-               std::memcpy(user.scratch().data, bytes.data(), bytes.size());
-               fabric::WorkRequest wanted;
-               wanted.remote_addr = addr;
-               wanted.rkey = key;
-               user.request(VqpId::of(vqp), fabric::Opcode::kWrite, bytes.size(), wanted,
-                            nanoseconds(timeout_s));
-             });
-           })
-      .def("atomic", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp,
-                        std::uint64_t addr, std::uint32_t key, bool is_swap, std::uint64_t first,
-                        std::uint64_t second, double timeout_s) {
+  const auto def = [&](const char* name, auto work, auto... convert) {
+    pyrdma::bindings::def_waiting(each, name, work, convert...);
+  };
+  def("vqp", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t port) {
+    return With()(self, node, app, [&](auto& user) { return user.create(port).number(); });
+  });
+  def("destroy", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp) {
+    With()(self, node, app, [&](auto& user) { user.destroy(VqpId::of(vqp)); });
+  });
+  def("connect", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, NodeId to,
+                    std::uint32_t port) {
+    return With()(self, node, app,
+                  [&](auto& user) { return user.connect(VqpId::of(vqp), to, port); });
+  });
+  def("send", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp,
+                 const std::string& bytes, double timeout_s) {
+    With()(self, node, app,
+           [&](auto& user) { user.send(VqpId::of(vqp), bytes, nanoseconds(timeout_s)); });
+  });
+  def(
+      "pop",
+      [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, double timeout_s) {
+        return With()(self, node, app,
+                      [&](auto& user) { return user.pop(VqpId::of(vqp), nanoseconds(timeout_s)); });
+      },
+      &messages_of);
+  def("reg_mr",
+      [](Owner& self, NodeId node, std::uint64_t app, std::uint64_t bytes, std::uint32_t access) {
         return With()(self, node, app, [&](auto& user) {
+          const Registration made = user.app.reg_mr(bytes, access);
+          user.regions[made.key] = made;
+          return std::make_pair(made.addr, made.key);
+        });
+      });
+  def("dereg_mr", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key) {
+    With()(self, node, app, [&](auto& user) {
+      const auto found = user.regions.find(key);
+      if (found == user.regions.end()) return;
+      user.app.dereg_mr(found->second);
+      user.regions.erase(found);
+    });
+  });
+  def("load", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key,
+                 std::uint64_t offset, std::uint64_t bytes) {
+    return With()(self, node, app, [&](auto& user) {
+      const Registration& own = user.region(key);
+      return std::vector<std::byte>(own.data + offset, own.data + offset + bytes);
+    });
+  });
+  def("store", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t key,
+                  std::uint64_t offset, const std::string& bytes) {
+    With()(self, node, app, [&](auto& user) {
+      const Registration& own = user.region(key);
+      std::memcpy(own.data + offset, bytes.data(), bytes.size());
+    });
+  });
+  def("read", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, std::uint64_t addr,
+                 std::uint32_t key, std::uint32_t bytes, double timeout_s) {
+    return With()(self, node, app, [&](auto& user) {
+      user.check_size(bytes);
+      fabric::WorkRequest wanted;
+      wanted.remote_addr = addr;
+      wanted.rkey = key;
+      user.request(VqpId::of(vqp), fabric::Opcode::kRead, bytes, wanted, nanoseconds(timeout_s));
+      const std::byte* data = user.scratch().data;
+      return std::vector<std::byte>(data, data + bytes);
+    });
+  });
+  def("write",
+      [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp, std::uint64_t addr,
+         std::uint32_t key, const std::string& bytes, double timeout_s) {
+        With()(self, node, app, [&](auto& user) {
+          user.check_size(bytes.size());
+          std::memcpy(user.scratch().data, bytes.data(), bytes.size());
           fabric::WorkRequest wanted;
           wanted.remote_addr = addr;
           wanted.rkey = key;
-          wanted.compare_add = first;
-          wanted.swap = second;
-          user.request(VqpId::of(vqp),
-                       is_swap ? fabric::Opcode::kCompareSwap : fabric::Opcode::kFetchAdd, 8,
-                       wanted, nanoseconds(timeout_s));
-          std::uint64_t old = 0;
-          std::memcpy(&old, user.scratch().data, sizeof old);
-          return old;
+          user.request(VqpId::of(vqp), fabric::Opcode::kWrite, bytes.size(), wanted,
+                       nanoseconds(timeout_s));
         });
       });
+  def("atomic", [](Owner& self, NodeId node, std::uint64_t app, std::uint32_t vqp,
+                   std::uint64_t addr, std::uint32_t key, bool is_swap, std::uint64_t first,
+                   std::uint64_t second, double timeout_s) {
+    return With()(self, node, app, [&](auto& user) {
+      fabric::WorkRequest wanted;
+      wanted.remote_addr = addr;
+      wanted.rkey = key;
+      wanted.compare_add = first;
+      wanted.swap = second;
+      user.request(VqpId::of(vqp),
+                   is_swap ? fabric::Opcode::kCompareSwap : fabric::Opcode::kFetchAdd, 8, wanted,
+                   nanoseconds(timeout_s));
+      std::uint64_t old = 0;
+      std::memcpy(&old, user.scratch().data, sizeof old);
+      return old;
+    });
+  });
 }
 
 }  // namespace pyrdma::krcore::bindings

@@ -99,51 +99,46 @@ std::vector<std::pair<std::string, double>> counters_of(ServiceNode& node) {
 
 void bind_services(py::module_& module) {
   py::class_<Services, std::shared_ptr<Services>> services(module, "Services");
-  services.def(py::init(&make_services))
-      .def("app",
-           [](Services& self, NodeId node, std::uint32_t message_bytes) {
-             return self.on(node, [&](ServiceNode& each) {
-               auto made = std::make_unique<ScriptApp<App>>(message_bytes, each.service);
-               const std::uint64_t number = made->app.number();
-               each.apps[number] = std::move(made);
-               return number;
-             });
-           })
-      .def("close",
-           [](Services& self, NodeId node, std::uint64_t app) {
-             self.on(node, [&](ServiceNode& each) { each.apps.erase(app); });
-           })
-      .def("uses_reliable",
-           [](Services& self, NodeId node, std::uint32_t vqp) {
-             return self.on(node, [&](ServiceNode& each) {
-               return each.service.uses_reliable(VqpId::of(vqp));
-             });
-           })
-      .def("listen",
-           [](Services& self, NodeId node, const std::string& folder) {
-             return self.on(node, [&](ServiceNode& each) {
-               if (each.daemon == nullptr)
-                 each.daemon = std::make_unique<ring::Daemon>(each.service, folder);
-               return each.daemon->path();
-             });
-           })
-      .def("hang_up",
-           [](Services& self, NodeId node) {
-             self.on(node, [&](ServiceNode& each) { each.daemon.reset(); });
-           })
-      .def("applications",
-           [](Services& self, NodeId node) {
-             return self.on(node, [&](ServiceNode& each) {
-               return each.daemon == nullptr ? 0 : each.daemon->applications();
-             });
-           })
-      .def("clear_caches",
-           [](Services& self, NodeId node) {
-             self.on(node, [](ServiceNode& each) { each.service.clear_caches(); });
-           })
-      .def("counters", [](Services& self, NodeId node) {
-        return self.on(node, [](ServiceNode& each) { return counters_of(each); });
-      });
+  services.def(py::init(&make_services));
+  const auto def = [&](const char* name, auto work) {
+    pyrdma::bindings::def_waiting(services, name, work);
+  };
+  def("app", [](Services& self, NodeId node, std::uint32_t message_bytes) {
+    return self.on(node, [&](ServiceNode& each) {
+      auto made = std::make_unique<ScriptApp<App>>(message_bytes, each.service);
+      const std::uint64_t number = made->app.number();
+      each.apps[number] = std::move(made);
+      return number;
+    });
+  });
+  def("close", [](Services& self, NodeId node, std::uint64_t app) {
+    self.on(node, [&](ServiceNode& each) { each.apps.erase(app); });
+  });
+  def("uses_reliable", [](Services& self, NodeId node, std::uint32_t vqp) {
+    return self.on(node,
+                   [&](ServiceNode& each) { return each.service.uses_reliable(VqpId::of(vqp)); });
+  });
+  def("listen", [](Services& self, NodeId node, const std::string& folder) {
+    return self.on(node, [&](ServiceNode& each) {
+      if (each.daemon == nullptr)
+        each.daemon = std::make_unique<ring::Daemon>(each.service, folder);
+      return each.daemon->path();
+    });
+  });
+  def("hang_up", [](Services& self, NodeId node) {
+    self.on(node, [&](ServiceNode& each) { each.daemon.reset(); });
+  });
+  def("applications", [](Services& self, NodeId node) {
+    return self.on(node, [&](ServiceNode& each) {
+      return each.daemon == nullptr ? 0 : each.daemon->applications();
+    });
+  });
+  def("clear_caches", [](Services& self, NodeId node) {
+    self.on(node, [](ServiceNode& each) { each.service.clear_caches(); });
+  });
+  def("counters", [](Services& self, NodeId node) {
+    return self.on(node, [](ServiceNode& each) { return counters_of(each); });
+  });
   def_applications<Services, OnNode>(services);
 }
 

@@ -37,6 +37,9 @@ class Channels {
   void everywhere(Work&& work) {
     ends_->everywhere([&](T& end, Env&) { work(end, end.manager().caller(0)); });
   }
+  pyrdma::bindings::Session& session() const { return managers_->session(); }
+  /// Returns the endpoint of one node, for what never changes.
+  T& end(NodeId node) { return ends_->at(node); }
   NodeId nodes() const { return static_cast<NodeId>(managers_->locks()->size()); }
 
  private:

@@ -15,14 +15,17 @@ namespace {
 
 using Var = OwnedVar<std::int64_t>;
 
+/// Waits for all nodes, and returns how long.
+Time passed(Barrier& barrier, Caller& me) {
+  const Time begin = me.env().now();
+  barrier.wait(me);
+  return me.env().now() - begin;
+}
+
 std::vector<Time> barrier_wait(Channels<Barrier>& self) {
   std::vector<Time> latencies(self.nodes());
-  self.everywhere([&](Barrier& barrier, Caller& me) {
-    Env& env = me.env();
-    const Time begin = env.now();
-    barrier.wait(me);
-    latencies[env.node()] = env.now() - begin;
-  });
+  self.everywhere(
+      [&](Barrier& barrier, Caller& me) { latencies[me.env().node()] = passed(barrier, me); });
   return latencies;
 }
 
@@ -82,9 +85,21 @@ std::vector<std::byte> region_read(SharedRegion& region, Caller& me, std::uint32
   return {copy.block.data(), copy.block.data() + size};
 }
 
+[[noreturn]] void throw_ended(NodeId owner) {
+  throw Error(ErrorCode::kUnavailable,
+              "node " + std::to_string(owner) + ", which owns the variable, has ended")
+      .blaming({owner});
+}
+
 /// Runs `work(var, caller)` at the owner. Throws Error(kUnavailable) if the owner has ended.
 template <class Work>
 void at_owner(Channels<Var>& self, Work&& work) {
+  pyrdma::bindings::Session& session = self.session();
+  if (session.runs_programs()) {  // whose tasks use their own nodes
+    const NodeId its_owner = self.end(0).owner();
+    if (!session.world().is_up(its_owner)) throw_ended(its_owner);
+    return self.on(its_owner, work);
+  }
   std::atomic<NodeId> owner{0};
   std::atomic<bool> done{false};
   self.everywhere([&](Var& var, Caller& me) {
@@ -93,10 +108,7 @@ void at_owner(Channels<Var>& self, Work&& work) {
     work(var, me);
     done = true;
   });
-  if (done) return;
-  throw Error(ErrorCode::kUnavailable,
-              "node " + std::to_string(owner) + ", which owns the variable, has ended")
-      .blaming({owner});
+  if (!done) throw_ended(owner);
 }
 
 void push(Channels<Var>& self) {
@@ -141,15 +153,17 @@ void finish(AckKey& key) {
 }
 
 void bind_variables(const py::object& scope) {
-  ChannelClass<Barrier>(scope, "Barrier", &make<Barrier>).of_all("wait", &barrier_wait);
+  ChannelClass<Barrier>(scope, "Barrier", &make<Barrier>)
+      .of_all("wait", [](Channels<Barrier>& self) { return barrier_wait(self); })
+      .on("arrive", [](Barrier& barrier, Caller& me) { return passed(barrier, me); });
   ChannelClass<SharedRegion>(scope, "SharedRegion", &make_region)
       .on("write", [](SharedRegion& region, Caller& me, const std::string& data, NodeId peer,
                       std::uint64_t offset) { region_write(region, me, data, peer, offset); })
       .on("read", [](SharedRegion& region, Caller& me, std::uint32_t size, NodeId peer,
                      std::uint64_t offset) { return region_read(region, me, size, peer, offset); });
   ChannelClass<Var>(scope, "OwnedVar", &make_var)
-      .of_all("store", &store)
-      .of_all("push", &push)
+      .of_all("store", [](Channels<Var>& self, std::int64_t value) { store(self, value); })
+      .of_all("push", [](Channels<Var>& self) { push(self); })
       .on("pull", [](Var& var, Caller& me) { return pull(var, me); })
       .on("load", [](Var& var, Caller& me) { return var.load(me); });
   ChannelClass<AtomicVar>(scope, "AtomicVar", &make<AtomicVar, NodeId>)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/per_node.h"
+#include "bindings/program/waiting_method.h"
 #include "systems/spindle/bindings/groups.h"
 #include "systems/spindle/dds/external_client.h"
 #include "systems/spindle/dds/participant.h"
@@ -18,6 +19,7 @@ namespace pyrdma::spindle::bindings {
 namespace {
 
 namespace py = pybind11;
+using pyrdma::bindings::def_waiting;
 using pyrdma::bindings::make_owned;
 using pyrdma::bindings::PerNode;
 
@@ -126,47 +128,47 @@ py::list list_of(const std::vector<dds::Sample>& samples) {
 
 void bind_domains(py::module_& module) {
   module.attr("qualities") = std::vector<std::string>(dds::kQosNames.begin(), dds::kQosNames.end());
-  py::class_<Domains, std::shared_ptr<Domains>>(module, "Domains")
-      .def(py::init(&make_domains))
-      .def("publish",
-           [](Domains& self, NodeId node, std::uint32_t topic,
-              const std::vector<std::string>& samples, double timeout_s) {
-             on(self, node,
-                [&](DomainNode& each) { publish(each, topic, samples, nanoseconds(timeout_s)); });
-           })
-      .def("take",
-           [](Domains& self, NodeId node, std::uint32_t topic, std::size_t most, double timeout_s) {
-             return list_of(on_participant(self, node, [&](InboxParticipant& each) {
-               return each.mailbox().take(topic, most, nanoseconds(timeout_s));
-             }));
-           })
-      .def("read",
-           [](Domains& self, NodeId node, std::uint32_t topic, std::uint64_t from,
-              std::size_t most) {
-             return list_of(on_participant(self, node, [&](InboxParticipant& each) {
-               return each.participant().read(topic, from, most);
-             }));
-           })
-      .def("sync",
-           [](Domains& self, NodeId node) {
-             on_participant(self, node, [](InboxParticipant& each) { each.participant().sync(); });
-           })
-      .def("standing",
-           [](Domains& self, NodeId node) {
-             return std::string(on_participant(self, node, [](InboxParticipant& each) {
-               return to_string(each.participant().group().standing());
-             }));
-           })
-      .def("join",
-           [](Domains& self, NodeId node, const std::vector<NodeId>& contacts) {
-             on_participant(self, node,
-                            [&](InboxParticipant& each) { each.participant().join(contacts); });
-           })
-      .def("leave", [](Domains& self, NodeId node, double timeout_s) {
-        on_participant(self, node, [&](InboxParticipant& each) {
-          each.participant().group().leave(nanoseconds(timeout_s));
+  py::class_<Domains, std::shared_ptr<Domains>> domains(module, "Domains");
+  domains.def(py::init(&make_domains));
+  def_waiting(domains, "publish",
+              [](Domains& self, NodeId node, std::uint32_t topic,
+                 const std::vector<std::string>& samples, double timeout_s) {
+                on(self, node, [&](DomainNode& each) {
+                  publish(each, topic, samples, nanoseconds(timeout_s));
+                });
+              });
+  def_waiting(
+      domains, "take",
+      [](Domains& self, NodeId node, std::uint32_t topic, std::size_t most, double timeout_s) {
+        return on_participant(self, node, [&](InboxParticipant& each) {
+          return each.mailbox().take(topic, most, nanoseconds(timeout_s));
         });
-      });
+      },
+      &list_of);
+  def_waiting(
+      domains, "read",
+      [](Domains& self, NodeId node, std::uint32_t topic, std::uint64_t from, std::size_t most) {
+        return on_participant(self, node, [&](InboxParticipant& each) {
+          return each.participant().read(topic, from, most);
+        });
+      },
+      &list_of);
+  def_waiting(domains, "sync", [](Domains& self, NodeId node) {
+    on_participant(self, node, [](InboxParticipant& each) { each.participant().sync(); });
+  });
+  def_waiting(domains, "standing", [](Domains& self, NodeId node) {
+    return std::string(on_participant(self, node, [](InboxParticipant& each) {
+      return to_string(each.participant().group().standing());
+    }));
+  });
+  def_waiting(domains, "join", [](Domains& self, NodeId node, const std::vector<NodeId>& contacts) {
+    on_participant(self, node, [&](InboxParticipant& each) { each.participant().join(contacts); });
+  });
+  def_waiting(domains, "leave", [](Domains& self, NodeId node, double timeout_s) {
+    on_participant(self, node, [&](InboxParticipant& each) {
+      each.participant().group().leave(nanoseconds(timeout_s));
+    });
+  });
 }
 
 }  // namespace pyrdma::spindle::bindings

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/per_node.h"
+#include "bindings/program/waiting_method.h"
 #include "systems/spindle/inbox_group.h"
 
 namespace pyrdma::spindle::bindings {
@@ -17,6 +18,7 @@ namespace pyrdma::spindle::bindings {
 namespace {
 
 namespace py = pybind11;
+using pyrdma::bindings::def_waiting;
 using pyrdma::bindings::make_owned;
 using pyrdma::bindings::PerNode;
 using Groups = PerNode<InboxGroup>;
@@ -43,11 +45,7 @@ std::shared_ptr<Groups> make_groups(std::shared_ptr<pyrdma::bindings::Session> s
   return make_owned<Groups>(std::move(session), make, -1);
 }
 
-py::list receive(Groups& self, NodeId node, std::uint32_t subgroup, std::size_t most,
-                 double timeout_s) {
-  const auto messages = on(self, node, [&](InboxGroup& group) {
-    return group.mailbox().take(subgroup, most, nanoseconds(timeout_s));
-  });
+py::list rows_of(const std::vector<InboxGroup::Delivered>& messages) {
   py::list found;
   for (const InboxGroup::Delivered& each : messages) {
     found.append(py::make_tuple(
@@ -96,16 +94,8 @@ std::pair<py::list, py::list> counters(Groups& self, NodeId node) {
 }  // namespace
 
 void bind_groups(py::module_& module) {
-  py::class_<Groups, std::shared_ptr<Groups>>(module, "Groups")
-      .def(py::init(&make_groups))
-      .def("send",
-           [](Groups& self, NodeId node, std::uint32_t subgroup,
-              const std::vector<std::string>& messages, double timeout_s) {
-             on(self, node, [&](InboxGroup& group) {
-               group.mailbox().send(group.group(), subgroup, messages, nanoseconds(timeout_s));
-             });
-           })
-      .def("receive", &receive)
+  py::class_<Groups, std::shared_ptr<Groups>> groups(module, "Groups");
+  groups.def(py::init(&make_groups))
       .def("events",
            [](Groups& self, NodeId node) {
              std::vector<std::tuple<Time, std::uint64_t, std::vector<NodeId>>> rows;
@@ -115,20 +105,32 @@ void bind_groups(py::module_& module) {
              return rows;
            })
       .def("counters", &counters)
-      .def("table", &table)
-      .def("standing",
-           [](Groups& self, NodeId node) {
-             return std::string(on(self, node, [](InboxGroup& group) {
-               return to_string(group.group().standing());
-             }));
-           })
-      .def("join",
-           [](Groups& self, NodeId node, const std::vector<NodeId>& contacts) {
-             on(self, node, [&](InboxGroup& group) { group.group().join(contacts); });
-           })
-      .def("leave", [](Groups& self, NodeId node, double timeout_s) {
-        on(self, node, [&](InboxGroup& group) { group.group().leave(nanoseconds(timeout_s)); });
-      });
+      .def("table", &table);
+  def_waiting(groups, "send",
+              [](Groups& self, NodeId node, std::uint32_t subgroup,
+                 const std::vector<std::string>& messages, double timeout_s) {
+                on(self, node, [&](InboxGroup& group) {
+                  group.mailbox().send(group.group(), subgroup, messages, nanoseconds(timeout_s));
+                });
+              });
+  def_waiting(
+      groups, "receive",
+      [](Groups& self, NodeId node, std::uint32_t subgroup, std::size_t most, double timeout_s) {
+        return on(self, node, [&](InboxGroup& group) {
+          return group.mailbox().take(subgroup, most, nanoseconds(timeout_s));
+        });
+      },
+      &rows_of);
+  def_waiting(groups, "standing", [](Groups& self, NodeId node) {
+    return std::string(
+        on(self, node, [](InboxGroup& group) { return to_string(group.group().standing()); }));
+  });
+  def_waiting(groups, "join", [](Groups& self, NodeId node, const std::vector<NodeId>& contacts) {
+    on(self, node, [&](InboxGroup& group) { group.group().join(contacts); });
+  });
+  def_waiting(groups, "leave", [](Groups& self, NodeId node, double timeout_s) {
+    on(self, node, [&](InboxGroup& group) { group.group().leave(nanoseconds(timeout_s)); });
+  });
 }
 
 }  // namespace pyrdma::spindle::bindings

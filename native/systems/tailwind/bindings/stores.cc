@@ -11,6 +11,7 @@
 
 #include "base/held_flag.h"
 #include "bindings/per_node.h"
+#include "bindings/program/waiting_method.h"
 #include "systems/tailwind/client/client.h"
 #include "systems/tailwind/coordinator/coordinator.h"
 #include "systems/tailwind/server.h"
@@ -191,6 +192,31 @@ py::dict row_of(const RecoveryReport& report) {
   return row;
 }
 
+py::tuple version_of(const Result& result) {
+  return py::make_tuple(static_cast<int>(result.status), result.version);
+}
+
+py::tuple object_of(const Result& result) {
+  return py::make_tuple(
+      static_cast<int>(result.status), result.version,
+      py::bytes(reinterpret_cast<const char*>(result.value.data()), result.value.size()));
+}
+
+py::list rows_of(const std::vector<RecoveryReport>& reports) {
+  py::list rows;
+  for (const RecoveryReport& report : reports) rows.append(row_of(report));
+  return rows;
+}
+
+py::list tablets_of(const ClusterView& view) {
+  py::list rows;
+  for (const Tablet& tablet : view.tablets) {
+    rows.append(py::make_tuple(tablet.range.table, tablet.range.first, tablet.range.last,
+                               tablet.owner.node));
+  }
+  return rows;
+}
+
 std::vector<std::pair<std::string, double>> counters_of(StoreNode& node) {
   Server& server = node.server();
   const CpuTimes times = server.dispatcher().times();
@@ -217,101 +243,95 @@ std::vector<std::pair<std::string, double>> counters_of(StoreNode& node) {
 }  // namespace
 
 void bind_stores(py::module_& module) {
-  py::class_<Stores, std::shared_ptr<Stores>>(module, "Stores")
-      .def(py::init(&make_stores))
-      .def("create_table",
-           [](Stores& self, NodeId node, const std::string& name, const std::vector<NodeId>& owners,
-              std::size_t servers, double timeout_s) {
-             return self.on(node, [&](StoreNode& each) {
-               Client& client = each.client(timeout_s);
-               client.await_servers(servers);
-               return client.create_table(name, owners);
-             });
-           })
-      .def("write",
-           [](Stores& self, NodeId node, std::uint64_t table, const std::string& key,
-              const std::string& value, double timeout_s) {
-             const Result result = self.on(node, [&](StoreNode& each) {
-               return each.client(timeout_s).write(table, view_of(key), view_of(value));
-             });
-             return std::make_pair(static_cast<int>(result.status), result.version);
-           })
-      .def("remove",
-           [](Stores& self, NodeId node, std::uint64_t table, const std::string& key,
-              double timeout_s) {
-             const Result result = self.on(node, [&](StoreNode& each) {
-               return each.client(timeout_s).remove(table, view_of(key));
-             });
-             return std::make_pair(static_cast<int>(result.status), result.version);
-           })
-      .def("read",
-           [](Stores& self, NodeId node, std::uint64_t table, const std::string& key,
-              double timeout_s) {
-             const Result result = self.on(node, [&](StoreNode& each) {
-               return each.client(timeout_s).read(table, view_of(key));
-             });
-             return py::make_tuple(static_cast<int>(result.status), result.version,
-                                   py::bytes(reinterpret_cast<const char*>(result.value.data()),
-                                             result.value.size()));
-           })
-      .def("fill",
-           [](Stores& self, NodeId node, std::uint64_t table, std::uint64_t first,
-              std::uint64_t count, std::uint32_t key_bytes, std::uint32_t value_bytes) {
-             return self.on(node, [&](StoreNode& each) {
-               return each.fill(table, first, count, key_bytes, value_bytes);
-             });
-           })
-      .def("runs",
-           [](Stores& self, NodeId node) {
-             return self.on(node, [](StoreNode& each) { return each.runs(); });
-           })
-      .def("now",
-           [](Stores& self, NodeId node) {
-             return self.on(node, [](StoreNode& each) { return each.env().now(); });
-           })
-      .def("restart", [](Stores& self,
-                         NodeId node) { self.on(node, [](StoreNode& each) { each.restart(); }); })
-      .def("await_recovery",
-           [](Stores& self, NodeId coordinator, NodeId dead, Time since, double timeout_s) {
-             return row_of(self.on(coordinator, [&](StoreNode& each) {
-               RecoveryReport found;
-               const auto has_ended = [&] {
-                 for (const RecoveryReport& report : each.coordinator().recoveries()) {
-                   if (report.dead.node != dead || report.declared < since) continue;
-                   if (report.declared != 0) self.at(dead).release_log();
-                   found = report;
-                   return report.ended != 0;
-                 }
-                 return false;
-               };
-               const Time deadline = each.env().now() + StoreNode::nanoseconds(timeout_s);
-               while (!has_ended() && each.env().now() < deadline)
-                 each.env().sleep_until(each.env().now() + 100 * kMicrosecond);
-               return found;
-             }));
-           })
-      .def("recoveries",
-           [](Stores& self, NodeId coordinator) {
-             py::list rows;
-             for (const RecoveryReport& report : self.on(
-                      coordinator, [](StoreNode& each) { return each.coordinator().recoveries(); }))
-               rows.append(row_of(report));
-             return rows;
-           })
-      .def("tablets",
-           [](Stores& self, NodeId coordinator) {
-             const ClusterView view =
-                 self.on(coordinator, [](StoreNode& each) { return each.coordinator().view(); });
-             py::list rows;
-             for (const Tablet& tablet : view.tablets) {
-               rows.append(py::make_tuple(tablet.range.table, tablet.range.first, tablet.range.last,
-                                          tablet.owner.node));
-             }
-             return rows;
-           })
-      .def("counters", [](Stores& self, NodeId node) {
-        return self.on(node, [](StoreNode& each) { return counters_of(each); });
-      });
+  py::class_<Stores, std::shared_ptr<Stores>> stores(module, "Stores");
+  const auto def = [&](const char* name, auto work, auto... convert) {
+    pyrdma::bindings::def_waiting(stores, name, work, convert...);
+  };
+  stores.def(py::init(&make_stores));
+  def("create_table", [](Stores& self, NodeId node, const std::string& name,
+                         const std::vector<NodeId>& owners, std::size_t servers, double timeout_s) {
+    return self.on(node, [&](StoreNode& each) {
+      Client& client = each.client(timeout_s);
+      client.await_servers(servers);
+      return client.create_table(name, owners);
+    });
+  });
+  def(
+      "write",
+      [](Stores& self, NodeId node, std::uint64_t table, const std::string& key,
+         const std::string& value, double timeout_s) {
+        return self.on(node, [&](StoreNode& each) {
+          return each.client(timeout_s).write(table, view_of(key), view_of(value));
+        });
+      },
+      &version_of);
+  def(
+      "remove",
+      [](Stores& self, NodeId node, std::uint64_t table, const std::string& key, double timeout_s) {
+        return self.on(node, [&](StoreNode& each) {
+          return each.client(timeout_s).remove(table, view_of(key));
+        });
+      },
+      &version_of);
+  def(
+      "read",
+      [](Stores& self, NodeId node, std::uint64_t table, const std::string& key, double timeout_s) {
+        return self.on(node, [&](StoreNode& each) {
+          return each.client(timeout_s).read(table, view_of(key));
+        });
+      },
+      &object_of);
+  def("fill", [](Stores& self, NodeId node, std::uint64_t table, std::uint64_t first,
+                 std::uint64_t count, std::uint32_t key_bytes, std::uint32_t value_bytes) {
+    return self.on(node, [&](StoreNode& each) {
+      return each.fill(table, first, count, key_bytes, value_bytes);
+    });
+  });
+  def("runs", [](Stores& self, NodeId node) {
+    return self.on(node, [](StoreNode& each) { return each.runs(); });
+  });
+  def("now", [](Stores& self, NodeId node) {
+    return self.on(node, [](StoreNode& each) { return each.env().now(); });
+  });
+  def("restart",
+      [](Stores& self, NodeId node) { self.on(node, [](StoreNode& each) { each.restart(); }); });
+  def(
+      "await_recovery",
+      [](Stores& self, NodeId coordinator, NodeId dead, Time since, double timeout_s) {
+        return self.on(coordinator, [&](StoreNode& each) {
+          RecoveryReport found;
+          const auto has_ended = [&] {
+            for (const RecoveryReport& report : each.coordinator().recoveries()) {
+              if (report.dead.node != dead || report.declared < since) continue;
+              if (report.declared != 0) self.at(dead).release_log();
+              found = report;
+              return report.ended != 0;
+            }
+            return false;
+          };
+          const Time deadline = each.env().now() + StoreNode::nanoseconds(timeout_s);
+          while (!has_ended() && each.env().now() < deadline)
+            each.env().sleep_until(each.env().now() + 100 * kMicrosecond);
+          return found;
+        });
+      },
+      &row_of);
+  def(
+      "recoveries",
+      [](Stores& self, NodeId coordinator) {
+        return self.on(coordinator,
+                       [](StoreNode& each) { return each.coordinator().recoveries(); });
+      },
+      &rows_of);
+  def(
+      "tablets",
+      [](Stores& self, NodeId coordinator) {
+        return self.on(coordinator, [](StoreNode& each) { return each.coordinator().view(); });
+      },
+      &tablets_of);
+  def("counters", [](Stores& self, NodeId node) {
+    return self.on(node, [](StoreNode& each) { return counters_of(each); });
+  });
 }
 
 }  // namespace pyrdma::tailwind::bindings
