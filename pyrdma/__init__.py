@@ -24,7 +24,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     points, store, reach, registry, executors.same_code  one point: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
     systems                                   objects, workloads and benchmarks of each system
-    bench.benchmark, bench.peer, bench.peers  declaration of one benchmark, and of its peer
+    bench.benchmark, bench.awaited, bench.peer, bench.peers  one benchmark and its peer
     validation                                declaration of one number that both worlds show
     cluster                                   nodes on this machine and on others
     program                                   what node programs await

@@ -12,6 +12,8 @@ from typing import Any
 
 from pyrdma.errors import Error, Unavailable
 
+from .awaited import awaited_rate
+
 __all__ = [
     "build_seconds",
     "import_seconds",
@@ -19,6 +21,7 @@ __all__ = [
     "shm_latency_us",
     "shm_rate",
     "simulated_rate",
+    "sleep_rate",
 ]
 
 _NO_CODE = "/"
@@ -67,6 +70,11 @@ def simulated_rate(nodes: int, operations: float, nanoseconds: int) -> float:
     if many_s <= few_s:
         raise Error(f"{many:g} operations took no longer than {few:g}; the machine is too busy")
     return (many - few) / (many_s - few_s)
+
+
+def sleep_rate() -> float:
+    """Return the sleeps per second of CPU time of a node program."""
+    return awaited_rate(lambda _: lambda node: lambda: node.sleep(ns=10))
 
 
 def _shm(duration_s: float, **axes: Any) -> Any:

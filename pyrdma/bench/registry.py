@@ -37,6 +37,14 @@ def _simulator() -> list[Benchmark]:
             rounds=3,
         ),
         Benchmark(
+            name="sim/awaited_sleep",
+            unit="op/s",
+            better=Better.HIGHER,
+            ours=ours.sleep_rate,
+            about="Sleeps that one task of a node program awaits per second of CPU time.",
+            rounds=3,
+        ),
+        Benchmark(
             name="sim/node_memory",
             unit="byte",
             better=Better.LOWER,

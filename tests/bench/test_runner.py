@@ -175,6 +175,7 @@ def test_the_registry_has_what_was_promised() -> None:
     assert {name: found[name] for name in found.keys() - {name for _, name in names}} == {
         "sim/one_sided_16": (Better.HIGHER, "SimGrid"),
         "sim/one_sided_1000": (Better.HIGHER, "SimGrid"),
+        "sim/awaited_sleep": (Better.HIGHER, None),
         "sim/node_memory": (Better.LOWER, None),
         "shm/write_latency_64": (Better.LOWER, "UCX"),
         "shm/write_rate_64": (Better.HIGHER, "UCX"),
