@@ -61,9 +61,9 @@ not given. An object that a method returns is made ready in the same way. A meth
 cancelled: it ends by itself, at the latest by its own time limit. Tasks of one node may take turns
 at a system's objects: while one waits for a lock, the others cannot release it.
 
-In the simulated world a task runs the methods that wait as fast as a script does, over 150,000 per
-second of one core. `Node.do` calls any other function in an OS thread of its own, which takes 50 us
-of CPU time.
+In the simulated world a task runs the methods that wait about as fast as a script does, 70,000 to
+210,000 per second of one core. `Node.do` calls any other function in an OS thread of its own, which
+takes 50 us of CPU time.
 
 The end
 -------
