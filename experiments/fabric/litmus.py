@@ -93,6 +93,7 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     shapes = [shape for shape in every if shape in beyond]
     half = -(-len(shapes) // 2)
     fig, panels = figures.new(1, 2, height=0.125 * half + 0.8)
+    fig.set_layout_engine("constrained", w_pad=0.06)  # long names are wider in the file
     for ax, part in zip(panels, (shapes[:half], shapes[half:]), strict=True):
         draw_half(ax, frame, part)
     forbidden = int(frame[frame["kind"] == "forbidden"]["value"].sum())
