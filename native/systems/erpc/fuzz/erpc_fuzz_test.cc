@@ -46,6 +46,15 @@ TEST(ErpcFuzz, RequestsKeepTheirPropertiesUnderFaults) {
     EXPECT_GE(sums.branches.at(branch), fuzz::search_factor() > 1 ? 100U : 1U) << branch;
 }
 
+TEST(ErpcFuzz, PacketsFitALinkWithoutJumboFrames) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fuzz::Options options = drawn(seed);
+    options.profile.link_mtu_bytes = 1024;
+    const fuzz::Outcome outcome = run(rpcs(), options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+  }
+}
+
 TEST(ErpcFuzz, PresetsDecideTheSwitches) {
   for (const std::string_view preset : rpcs().presets) {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {

@@ -24,26 +24,31 @@ std::uint32_t log_draw(Rng& rng, double least, double most) {
 
 bool coin(Rng& rng) { return rng.below(2) == 0; }
 
-std::uint32_t packet_bytes_of(Rng& rng) {
-  constexpr std::uint32_t kLeast = kHeaderRoom + sizeof(ManagementMessage);
-  constexpr std::array<std::uint32_t, 5> kSizes{0, 4096, 1024, 256, kLeast};
-  return kSizes[rng.below(kSizes.size())];
+/// The most bytes of a packet: the largest size that eRPC has, if the link carries it.
+std::uint32_t most_packet(const fuzz::Options& wanted) {
+  return static_cast<std::uint32_t>(std::min(wanted.profile.link_mtu_bytes, 4096.0));
 }
 
-std::uint32_t payload_of(const Shape& shape) {
+std::uint32_t packet_bytes_of(Rng& rng, std::uint32_t most) {
+  constexpr std::uint32_t kLeast = kHeaderRoom + sizeof(ManagementMessage);
+  constexpr std::array<std::uint32_t, 5> kSizes{0, 4096, 1024, 256, kLeast};
+  return std::min(kSizes[rng.below(kSizes.size())], most);
+}
+
+std::uint32_t payload_of(const fuzz::Options& wanted, const Shape& shape) {
   const std::uint32_t packet = shape.options.packet_bytes;
-  return (packet == 0 ? 4096 : packet) - kHeaderRoom;
+  return (packet == 0 ? most_packet(wanted) : packet) - kHeaderRoom;
 }
 
 // The lengths of messages, in the number of packets. A paced session may send at its least rate
 // for long, so it has no long requests.
 class Lengths {
  public:
-  Lengths(const Shape& shape, bool has_loss)
-      : payload_(payload_of(shape)),
+  Lengths(const fuzz::Options& wanted, const Shape& shape)
+      : payload_(payload_of(wanted, shape)),
         most_(shape.options.max_message),
         is_paced_(shape.options.congestion_control != CongestionControl::kNone),
-        has_loss_(has_loss) {}
+        has_loss_(wanted.faults[Fault::loss].rate > 0.02) {}
 
   std::uint32_t draw(Rng& rng, bool is_request) const {
     const std::uint64_t kind = rng.below(200);
@@ -75,9 +80,9 @@ Shape draw_shape(const fuzz::Options& wanted) {
                               : static_cast<std::uint32_t>(1 + rng.below(32));
   options.slots = 1U << rng.below(4);
   options.backlog = coin(rng) ? static_cast<std::uint32_t>(rng.below(5)) : 1U << 20U;
-  options.packet_bytes = packet_bytes_of(rng);
+  options.packet_bytes = packet_bytes_of(rng, most_packet(wanted));
   if (wanted.preset == "public") options.packet_bytes = Options::of(Preset::kPublic).packet_bytes;
-  const std::uint32_t payload = payload_of(shape);
+  const std::uint32_t payload = payload_of(wanted, shape);
   options.preallocated_bytes = coin(rng) ? 0 : static_cast<std::uint32_t>(1 + rng.below(payload));
   options.max_message = payload < 1000 ? 1U << 20U : 8U << 20U;
   options.workers = static_cast<std::uint32_t>(rng.below(3));
@@ -120,7 +125,7 @@ std::vector<Planned> draw_plan(const fuzz::Options& options, const Shape& shape,
     return static_cast<std::uint32_t>(options.operations * i / options.nodes);
   };
   Rng rng(options.seed, node, "fuzz erpc operations");
-  const Lengths lengths(shape, options.faults[Fault::loss].rate > 0.02);
+  const Lengths lengths(options, shape);
   // A third of the nodes has one favourite server: its slots, credits and backlog are used up.
   const bool has_favourite = rng.below(3) == 0;
   const auto favourite = static_cast<NodeId>(rng.below(options.nodes));
