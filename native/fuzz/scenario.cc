@@ -82,6 +82,12 @@ Outcome run(const Scenario& scenario, const Options& options) {
   check_name(scenario, "mutation", options.mutation, scenario.mutations);
   check_name(scenario, "preset", options.preset, scenario.presets);
   check_faults(scenario, options);
+  if (options.history && !scenario.has_histories) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "history: " + std::string(scenario.name) +
+                    " records none; checks of its own judge its runs, not a model: "
+                    "leave the history out, or take the trace");
+  }
   Options possible = options;
   possible.faults = limited(scenario, options.faults);
   Outcome outcome = scenario.run(possible);

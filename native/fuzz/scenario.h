@@ -91,6 +91,8 @@ struct Scenario {
   /// The rare branches (Env::reached) that random runs must take.
   std::vector<std::string_view> branches = {};
   NodeId most_nodes = 32;
+  /// Whether runs record histories that a model judges. Without, the scenario's own checks judge.
+  bool has_histories = true;
 };
 
 /// Returns the scenarios that belong to no system.

@@ -50,6 +50,18 @@ TEST_P(ScenariosSim, RefuseFaultsThatTheyCannotHave) {
   }
 }
 
+TEST_P(ScenariosSim, RecordHistoriesOrRefuseTo) {
+  fuzz::Options options = fuzz::small_options(1, {2, 64, 1, false});
+  options.faults = {};
+  options.history = true;
+  if (scenario().has_histories) {
+    EXPECT_FALSE(run(scenario(), options).histories.empty());
+  } else {
+    EXPECT_TRUE(refuses([&] { run(scenario(), options); }, ErrorCode::kInvalidArgument,
+                        {scenario().name, "history", "trace"}));
+  }
+}
+
 std::vector<std::size_t> every() {
   std::vector<std::size_t> numbers(scenarios().size());
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;

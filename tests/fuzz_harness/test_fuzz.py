@@ -241,6 +241,8 @@ def test_trace_and_history(tmp_path: Path) -> None:
 def test_every_history_names_the_model_that_judged_it() -> None:
     models = set()
     for system in fuzzing.systems():
+        if not system["has_histories"]:
+            continue
         options = fuzzing.Options(system=system["name"], nodes=5, operations=300)
         for seed in (3, 4):  # with a thread whose clock is behind another's
             found = fuzzing.run(options, seed, history=True)
@@ -263,7 +265,18 @@ def test_a_violated_history_goes_to_the_named_file_and_others_beside_it(tmp_path
     assert written == {"h.jsonl": "k", "h-counter.jsonl": "c", "h-fifo.jsonl": "f"}
 
 
-def test_a_system_without_histories_is_named() -> None:
+def test_a_system_without_histories_says_why_and_writes_nothing(tmp_path: Path) -> None:
+    name = next(each["name"] for each in fuzzing.systems() if not each["has_histories"])
+    ended = command(
+        *("replay", name, "--seed", "1", "--history", str(tmp_path / "h.jsonl")),
+        *("--trace", str(tmp_path / "trace.txt")),
+    )
+    assert ended.returncode == 2
+    assert unnamed(ended.stderr, name, "history", "judge", "trace") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_seed_without_histories_is_named() -> None:
     found: dict[str, list[object]] = {"histories": [], "violations": [], "undecided": []}
     with raises(InvalidArgument, "h.jsonl", "some_system", "--history"):
         fuzz_output._write_histories("h.jsonl", "some_system", found)

@@ -128,7 +128,8 @@ fuzz::Scenario rpc_scenario() {
            "erpc/session_lost",
            "erpc/timeout_in_wheel",
            "erpc/unknown_session"},
-          5};
+          5,
+          false};
 }
 
 }  // namespace pyrdma::erpc

@@ -81,7 +81,8 @@ fuzz::Scenario service_scenario() {
           {"krcore/asked_node", "krcore/meta_server_lost", "krcore/physical_failed",
            "krcore/queue_full", "krcore/reliable_made", "krcore/reliable_reclaimed",
            "krcore/reposted", "krcore/revived", "krcore/shared_lookup", "krcore/transferred"},
-          8};
+          8,
+          false};
 }
 
 }  // namespace pyrdma::krcore

@@ -374,7 +374,8 @@ fuzz::Scenario logs_scenario() {
            Fault::late_completion},
           {"spindle/joined_by_log", "spindle/log_cut", "spindle/restart_refused",
            "spindle/restarted", "spindle/torn_log"},
-          8};
+          8,
+          false};
 }
 
 }  // namespace pyrdma::spindle
