@@ -180,15 +180,19 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
     if not verdict.window:
         return []
     bars = _nearest(verdict.window)
-    rows = _rows(bars)
-    count = max(rows.values()) + 1
-    figure, ax = figures.new(wide=True, height=0.9 + 0.42 * count)
     begin = min(o.call_ns for o in bars)
     end = max([o.return_ns for o in bars if o.return_ns is not None] + [o.call_ns for o in bars])
     span = max(1, end - begin)
     pair = contradiction(bars)
+    figure, ax = figures.new(wide=True)
+    ax.set_xlim(-0.02 * span, 1.14 * span)
+    labels = [_label(ax, operation, begin, operation in pair) for operation in bars]
+    rows = _rows(bars, [_extent(ax, label, span) for label in labels], begin)
+    count = max(rows.values()) + 1
+    figure.set_figheight(0.9 + 0.42 * count)
     for number, operation in enumerate(bars):
         _bar(ax, operation, rows[number], begin, span, operation in pair)
+        labels[number].xy = (labels[number].xy[0], rows[number])
     if len(pair) == 2:
         first, second = pair
         from_ns = first.call_ns if first.return_ns is None or first.optional else first.return_ns
@@ -196,7 +200,6 @@ def draw(verdict: Verdict, folder: FilePath, name: FileName = "violation") -> li
         _join(ax, start, (second.call_ns - begin + 0.012 * span, rows[bars.index(second)]))
     _label_rows(ax, bars, rows)
     ax.set_ylim(count - 0.4, -0.6)
-    ax.set_xlim(-0.02 * span, 1.14 * span)
     ax.set_xlabel(f"time after {begin} ns (ns)")
     ax.grid(visible=False, axis="y")
     about = "" if verdict.key is None else f", key {shown(verdict.key)}"
@@ -236,22 +239,64 @@ def _nearest(window: Sequence[Operation]) -> list[Operation]:
     return ordered[first : first + MOST_BARS]
 
 
-def _rows(operations: Sequence[Operation]) -> dict[int, int]:
-    """Return a row for each operation: processes in turn, with a further row per overlap."""
+def _rows(
+    operations: Sequence[Operation], labels: Sequence[tuple[float, float]], begin: int
+) -> dict[int, int]:
+    """Return a row for each operation: processes in turn, with a further row per overlap.
+
+    `labels` are the ends of each operation's label, on the axis that begins at `begin`.
+    """
     rows: dict[int, int] = {}
     used = 0
     for process in sorted({o.process for o in operations}):
-        ends: list[float] = []  # end of the last bar in each row of this process
+        taken: list[list[tuple[float, float]]] = []  # in each row of this process
         for number, operation in enumerate(operations):
             if operation.process != process:
                 continue
             is_open = operation.return_ns is None or operation.optional
             to = float("inf") if is_open or operation.return_ns is None else operation.return_ns
-            row = next((r for r, e in enumerate(ends) if e <= operation.call_ns), len(ends))
-            ends[row : row + 1] = [to]
+            left, right = labels[number]
+            left, right = min(left, operation.call_ns - begin), max(right, to - begin)
+            row = 0
+            while row < len(taken) and any(a < right and left < b for a, b in taken[row]):
+                row += 1
+            if row == len(taken):
+                taken.append([])
+            taken[row].append((left, right))
             rows[number] = used + row
-        used += len(ends)
+        used += len(taken)
     return rows
+
+
+def _label(ax: Any, operation: Operation, begin: int, contradicts: bool) -> Any:
+    """Write the label of an operation, in row 0."""
+    place = "" if operation.place is None else f"[{operation.place + 1}] "
+    mark = "impossible: " if operation.impossible else place
+    if contradicts and not operation.impossible:
+        mark += "contradicts: "
+    text = ax.annotate(
+        mark + _shortened(operation.text),
+        (operation.call_ns - begin, 0),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=7,
+        fontweight="bold" if contradicts else "normal",
+        zorder=4,
+        parse_math=False,  # a text of a history is not a formula
+    )
+    text.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
+    return text
+
+
+def _extent(ax: Any, label: Any, span: int) -> tuple[float, float]:
+    """Return where a label begins and ends on the time axis; a long one moves to the left."""
+    to_ns = ax.transData.inverted()
+    box = label.get_window_extent(ax.figure.canvas.get_renderer())
+    (left, _), (right, _) = to_ns.transform([(box.x0, 0), (box.x1, 0)])
+    beyond = max(0.0, right - 1.12 * span)
+    label.xy = (label.xy[0] - beyond, 0)
+    return left - beyond, right - beyond
 
 
 def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int, contradicts: bool) -> None:
@@ -277,22 +322,6 @@ def _bar(ax: Any, operation: Operation, row: int, begin: int, span: int, contrad
         for y in (top, top + height):
             ax.plot([left, left + width], [y, y], **line, marker="", zorder=3)
         ax.plot([left, left], [top, top + height], color="#555555", linewidth=1.0, marker="")
-    place = "" if operation.place is None else f"[{operation.place + 1}] "
-    mark = "impossible: " if operation.impossible else place
-    if contradicts and not operation.impossible:
-        mark += "contradicts: "
-    text = ax.annotate(
-        mark + _shortened(operation.text),
-        (min(left, 0.8 * span), row),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=7,
-        fontweight="bold" if contradicts else "normal",
-        zorder=4,
-        parse_math=False,  # a text of a history is not a formula
-    )
-    text.set_bbox({"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.6})
 
 
 def _label_rows(ax: Any, operations: Sequence[Operation], rows: dict[int, int]) -> None:

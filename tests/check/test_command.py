@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +101,30 @@ def test_many_overlapping_operations_are_drawn(tmp_path: Path) -> None:
     paths = check.draw(check.Verdict("no", "register", 3, "", operations), tmp_path, "many")
     assert all(path.stat().st_size > 3000 for path in paths)
     assert check.draw(check.Verdict("no", "raft", None, "text"), tmp_path) == []
+
+
+def test_labels_do_not_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def save(figure: Any, *_: object, **__: object) -> list[Path]:
+        drawn.append(figure)
+        return []
+
+    monkeypatch.setattr(figures, "save", save)
+    operations = [
+        replace(
+            operation(f"write {10**9 + n}", (9 * n, None if n == 7 else 9 * n + 5)), process=n % 3
+        )
+        for n in range(30)
+    ]
+    check.draw(check.Verdict("no", "register", 3, "", operations), tmp_path)
+    (figure,) = drawn
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    labels = [text.get_window_extent() for text in ax.texts if text.get_text()]
+    assert len(labels) == 30
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(labels, 2))
+    assert max(label.x1 for label in labels) <= ax.get_window_extent().x1
 
 
 def test_json_alone(tmp_path: Path) -> None:
