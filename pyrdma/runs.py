@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from . import captions, claims, executors, figure_spread, figures, provenance, registry, results
@@ -29,6 +30,7 @@ from .profiles import Profile
 from .result import SCHEMA, Value, write_histograms, write_table
 from .store import Measurement, read_point
 from .sweep import Sweep
+from .workers import Workers
 
 if TYPE_CHECKING:
     from .table import Table
@@ -92,6 +94,9 @@ def run(
     hosts: str | None = None,
     executor: str = PROCESSES,
     progress: Callable[[int, int, str], None] | None = None,
+    timeline: FilePath | None = None,
+    timeline_window: str = "",
+    timeline_limit: timelines.Limit = timelines.LIMIT,
 ) -> Table:
     """Measure an experiment and return its points as a tidy table, as `pyrdma.load` does.
 
@@ -125,6 +130,10 @@ def run(
     progress
         Called after each point with the number of points done, that of all, and a text on the
         point; `pyrdma.notebook.progress` makes one that shows a line in a notebook.
+    timeline, timeline_window, timeline_limit
+        Measure the first point alone, on ``sim`` and in this process, and record its timeline into
+        this file; the table then has this point. See `SimulatedCluster.timeline`. The table's
+        `timelines` has a line on each file.
 
     Raises
     ------
@@ -136,6 +145,11 @@ def run(
         raise InvalidArgument(
             f"hosts={shown(hosts)} chooses from an inventory; give inventory='hosts.yml'"
         )
+    if timeline is None and (timeline_window or timeline_limit != timelines.LIMIT):
+        raise InvalidArgument(
+            f"timeline_window={shown(timeline_window)} and timeline_limit={timeline_limit} need "
+            "timeline='out.json.gz'"
+        )
     options = Options(
         out=Path(out),
         fabric=executors.fabric_for(executor, fabric),
@@ -146,6 +160,9 @@ def run(
         settings=dict(set or {}),
         jobs=jobs,
         fresh=fresh,
+        timeline=None
+        if timeline is None
+        else timelines.Options(timeline, timeline_window, timeline_limit),
     )
     with ExitStack() as stack:
         if inventory is not None:
@@ -162,6 +179,7 @@ def run(
         _log.warning("%s: %s", report.experiment, report.figure_failed)
     table = results.table(measured(report))
     table.figures = report.figures
+    table.timelines = report.timelines
     return table
 
 
@@ -202,7 +220,14 @@ def execute(
     recorder = None
     if options.timeline is not None:
         if fabric != "sim":
-            raise InvalidArgument(f"a timeline needs fabric 'sim', not {fabric!r}")
+            raise InvalidArgument(
+                f"timeline {options.timeline.path} needs fabric 'sim', not {fabric!r}"
+            )
+        if not isinstance(executor, (Workers, NoneType)):
+            raise InvalidArgument(
+                f"timeline {options.timeline.path} is recorded in this process; leave the executor "
+                "out"
+            )
         executor = recorder = timelines.Recorder(options.timeline)
         head = "timeline" if len(points) == 1 else f"timeline of the first of {len(points)} points"
         head += f" ({describe(points[0])})" if points[0].params else ""

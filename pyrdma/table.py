@@ -39,11 +39,18 @@ class Table(pd.DataFrame):  # type: ignore[misc] # pandas has no types
     ----------
     figures
         The files of the figure that the run has drawn.
+    timelines
+        A line on each timeline that the run has recorded: its file, and its number of events.
     """
 
-    _internal_names = [*pd.DataFrame._internal_names, "figures"]  # noqa: RUF012 - pandas reads it
+    _internal_names = [  # noqa: RUF012 - pandas reads it
+        *pd.DataFrame._internal_names,
+        "figures",
+        "timelines",
+    ]
     _internal_names_set = set(_internal_names)  # noqa: RUF012 - as above
     figures: Sequence[Path] = ()
+    timelines: Sequence[str] = ()
 
     @property
     def _constructor(self) -> Any:

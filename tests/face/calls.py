@@ -75,6 +75,7 @@ def _run(w: World) -> dict[str, Any]:
     what = {"name": FAKE, "set": {"n": [1]}, "seeds": (1,), "repetitions": 1}
     where = {"fabric": "shm", "profile": None, "inventory": None, "hosts": None}
     more = {"full": False, "out": w.folder / "out", "jobs": 1, "fresh": False}
+    more |= {"timeline": None, "timeline_window": "", "timeline_limit": timeline.LIMIT}
     return {**what, **where, **more, "executor": "processes", "progress": lambda *_: None}
 
 

@@ -306,6 +306,47 @@ def test_run_writes_the_timeline_of_its_first_point(tmp_path: Path) -> None:
     assert flows(read(path)["traceEvents"])
 
 
+def test_run_in_python_writes_the_same_timeline(tmp_path: Path) -> None:
+    paths = [tmp_path / "command.json", tmp_path / "python.json"]
+    point: dict[str, Any] = {"size": 64, "op": "read"}
+    table = rd.run(
+        "fabric/latency",
+        set=point,
+        out=tmp_path / "results",
+        timeline=paths[1],
+        timeline_window="5ms-",
+        timeline_limit=1000,
+    )
+    assert len(table["seed"].unique()) == 1
+    (line,) = table.timelines
+    assert f"{paths[1]}: 100" in line
+    assert "left out" in line
+    words = [word for key, value in point.items() for word in ("--set", f"{key}={value}")]
+    words += ["--timeline", str(paths[0]), "--timeline-window", "5ms-", "--timeline-limit", "1000"]
+    ended = pyrdma("run", "fabric/latency", *words, "--out", str(tmp_path / "results"))
+    assert ended.returncode == 0, ended.stderr
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"timeline_window": "1us-2us"}, "timeline="),
+        ({"timeline": "t.json", "timeline_window": "2us-1us"}, "'2us-1us'"),
+        ({"timeline": "t.json", "timeline_limit": 0}, "timeline_limit"),
+        ({"timeline": "t.json", "fabric": "shm"}, "'shm'"),
+        ({"timeline": "t.json", "executor": "dask"}, "executor"),
+    ],
+)
+def test_wrong_options_of_run_in_python_are_refused(
+    options: dict[str, Any], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with raises(InvalidArgument, named):
+        rd.run("fabric/latency", **options)
+    assert not list(tmp_path.rglob("t.json"))
+
+
 def test_replay_writes_the_same_timeline_again(tmp_path: Path) -> None:
     paths = [tmp_path / "a.json.gz", tmp_path / "b.json.gz"]
     for path in paths:
