@@ -28,6 +28,9 @@ __all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "
 CHUNK = 16
 """Number of seeds that a worker takes at once."""
 
+_OF_SYSTEMS = {"branches", "begun", "begun_under_faults", "crashed_after", "reconnects", "restarts"}
+"""Fields of a summary that only the runs of native systems count."""
+
 Ranges = tuple[tuple[int, int], ...]
 Progress = Callable[[int, int, str], None]
 
@@ -218,19 +221,23 @@ class Summary:
         self.operations.update({name: found[name] for name in ("ok", "fail", "info")})
         self.fired.update(found["fired"])
         self.reached.update(found["reached"])
+        if found["undecided"]:
+            self.undecided.append(found["seed"])
+        if protocol.is_file(self.system):
+            return
         for branch, count in found["branches"].items():
             self.branches[branch] += count
         self.begun += found["begun"]
         self.begun_under_faults += found["begun_under_faults"]
         self.crashed_after += found["crashed_after"]
-        if found["undecided"]:
-            self.undecided.append(found["seed"])
         self.reconnects += found["reconnects"]
         self.restarts += found["restarts"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
+        """Return plain values for JSON; of a file without what only native systems count."""
+        values = {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
+        left_out = _OF_SYSTEMS if protocol.is_file(self.system) else set()
+        return {name: value for name, value in values.items() if name not in left_out}
 
 
 @checked

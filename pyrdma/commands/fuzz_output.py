@@ -142,7 +142,8 @@ def _show(summary: fuzzing.Summary) -> None:
         print("  rare branches of the protocols:")
         for branch in sorted(summary.branches):
             print(f"    {branch:34s} {summary.branches[branch]:>10d}")
-    print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
+    if not protocol.is_file(summary.system):
+        print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
     for record in summary.violations[:10]:
         first = record["violations"][0]
         print(f"seed {record['seed']}: {first['kind']}: {first['text']}")

@@ -132,6 +132,7 @@ def test_equal_on_one_worker_and_on_two(broken: str) -> None:
     one, two = (fuzzing.fuzz(options, 32, jobs=jobs).as_dict() for jobs in (1, 2))
     assert one == two
     assert one["operations"]["ok"] == 32 * 30
+    assert not {"begun", "reconnects", "restarts", "branches", "crashed_after"} & one.keys()
 
 
 def test_a_violation_is_made_smaller(broken: str) -> None:
@@ -153,6 +154,7 @@ def test_a_mended_protocol_passes(tmp_path: Path) -> None:
     ended = command("fuzz", path, "--seeds", "20", "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "violations: 0 of 20 seeds failed" in ended.stdout
+    assert "recoveries" not in ended.stdout, "nobody counts them"
 
 
 @pytest.mark.parametrize(
