@@ -19,7 +19,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     claims, estimates, runs, comparison       experiments: judged by the papers, run and drawn
     options                                   what a run is asked to measure
     executors                                 places elsewhere that measure points
-    evidence, basis, sensitivity              what judges a claim; verdicts under changed profiles
+    evidence, judging, basis, sensitivity     what judges a claim; verdicts under changed profiles
     results, table, sweep, realtime, captions points: a sweep of them, a table of them
     points, store, reach, registry, executors.same_code  one point: measured, kept, found again
     experiment, workload                      one experiment's declaration; every workload
@@ -33,10 +33,9 @@ The modules form layers. A module imports from its own layer or from a lower one
     cluster_base, processes                   nodes, and the processes they run in
     places                                    where results were measured
     fabrics, devices                          where the nodes run
-    judging                                   a number against a claim
     conditions                                what a measurement is worth
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
-    figure_layout                             places of a figure's legends and names
+    figure_layout, figure_names               places of a figure's legends and names
     workers, children                         other processes of Python
     trust, files, scratch, provenance, sources  whose files these are; safe reading and writing
     errors, arguments, units, extras          used by all layers

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from . import captions, claims, executors, figure_spread, figures, provenance, registry, results
+from . import captions, claims, executors, figures, provenance, registry, results
 from . import timeline as timelines
 from .arguments import FilePath, Jobs, Repetitions, Seed, checked, shown
 from .data import NotEvaluated
@@ -390,6 +390,8 @@ def _draw(
     The paper's numbers are drawn beside simulated points of its own testbeds alone.
     """
     experiment = registry.load(name)
+    from . import figure_spread  # it loads NumPy
+
     make = experiment.figure
     if make is None:
         return replace(report, figure_skipped="the experiment has none")

@@ -35,9 +35,8 @@ from tests.executors.support import (
     table,
     until,
 )
-from tests.harness.support import COMMAND, FAKE, environment, pyrdma
+from tests.harness.support import COMMAND, FAKE, SLOW, environment, pyrdma
 
-SLOW = ["--full", "--set", "behaviour=slow", "--seed", "1"]
 FULL = ["run", FAKE, "--executor", "dask", "--jobs", "2", *SLOW]
 
 

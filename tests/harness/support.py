@@ -10,6 +10,7 @@ from pathlib import Path
 from pyrdma._native import native
 
 FAKE = str(Path(__file__).with_name("fake_experiment.py"))
+SLOW = ("--set", "behaviour=slow", "--full", "--seed", "1")
 COMMAND = [sys.executable, "-m", "pyrdma"]
 
 

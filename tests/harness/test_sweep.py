@@ -28,9 +28,7 @@ from pyrdma.runs import Options, execute
 from pyrdma.sweep import Sweep
 from pyrdma.workers import Workers
 from tests.errors import raises, unnamed
-from tests.harness.support import COMMAND, FAKE, environment, pyrdma
-
-SLOW = ("--set", "behaviour=slow", "--full", "--seed", "1")
+from tests.harness.support import COMMAND, FAKE, SLOW, environment, pyrdma
 
 
 def canonical(out: Path) -> str:
