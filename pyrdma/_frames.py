@@ -23,6 +23,7 @@ __all__ = [
     "FRAME_TO_CONTROLLER",
     "FRAME_TO_NODE",
     "MOST_PIECE",
+    "NO_PROGRAMS",
     "Frames",
     "ProtocolError",
     "check",
@@ -37,6 +38,9 @@ FRAME_TO_NODE = 60 * 1024
 FRAME_TO_CONTROLLER = 64 * 1024 * 1024
 """Most bytes of a message to the controller, enough for the histograms of many threads, and for a
 history, which a node ends at 2**18 events."""
+
+NO_PROGRAMS = "PYRDMA_NO_PROGRAMS"
+"""Variable of the environment of a node process that refuses node programs."""
 
 MOST_PIECE = 4096
 """Most characters of a piece of a source, whose 12 bytes each in JSON fit a message to a node."""

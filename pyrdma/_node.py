@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, Frames, Message, encode
+from ._frames import FRAME_TO_CONTROLLER, FRAME_TO_NODE, NO_PROGRAMS, Frames, Message, encode
 from ._native import native
 from ._program import function_at
 from ._sent import SentSources
-from .errors import Error
+from .errors import Error, Unavailable
 
 STORAGE = "pyrdma-storage-"  # kPrefix of native/env/thread/thread_storage.cc
 """Start of the names of storage folders; `ThreadStorage` of the native module makes them."""
@@ -54,10 +54,15 @@ def main() -> None:
     while True:
         message = messages.get()
         if message["kind"] == "source":
-            sent.take(message)
+            if not _refuses_programs():
+                sent.take(message)
             continue
         counting = message["kind"] == "count"
         _answer(answers, _count(node) if counting else _run(core, node, message, sent))
+
+
+def _refuses_programs() -> bool:
+    return NO_PROGRAMS in os.environ
 
 
 def _listen(messages: queue.SimpleQueue[Message]) -> None:
@@ -95,6 +100,11 @@ def _run(core: Any, node: Any, message: Message, sent: SentSources) -> Message:
     try:
         # The controller numbers the runs, since a restarted node has not seen the earlier ones.
         if message["kind"] == "program":
+            if _refuses_programs():
+                raise Unavailable(
+                    "the daemon of this host takes no node programs, which are any Python code; "
+                    "start it with: pyrdma daemon --listen ... --programs"
+                )
             sent.begin()
             address = message["function"]
             own = {} if address is None else {node.devices[0].node: function_at(address, sent)}

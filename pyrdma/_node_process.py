@@ -106,9 +106,12 @@ class NodeHandle(ABC):
 
 
 class NodeProcess(NodeHandle):
-    """One node process, its pipes, and the file with its standard error."""
+    """One node process, its pipes, and the file with its standard error.
 
-    def __init__(self, number: int) -> None:
+    Without `programs` it refuses node programs, which are any Python code.
+    """
+
+    def __init__(self, number: int, *, programs: bool = True) -> None:
         super().__init__(number)
         self.stderr_file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
         self.process = subprocess.Popen(
@@ -117,6 +120,7 @@ class NodeProcess(NodeHandle):
             stdout=subprocess.PIPE,
             stderr=self.stderr_file,
             start_new_session=True,  # only the controller receives Ctrl-C
+            env=None if programs else {**os.environ, _frames.NO_PROGRAMS: "1"},
         )
         self._frames = _frames.Frames(_frames.FRAME_TO_CONTROLLER)
 

@@ -78,6 +78,13 @@ def run_daemon(
     token_file: Annotated[
         Path | None, typer.Option(help="The file, of mode 0600, with the secret of --listen.")
     ] = None,
+    programs: Annotated[
+        bool,
+        typer.Option(
+            "--programs",
+            help="Let drivers of --listen run node programs: any Python code, as this user.",
+        ),
+    ] = False,
 ) -> None:
     """Hold the nodes of a driver on this host; `pyrdma run --inventory` starts it by itself."""
     from pyrdma.hosts import daemon, listening
@@ -89,4 +96,4 @@ def run_daemon(
         return
     if token_file is None:
         raise InvalidArgument("--listen needs --token-file, a file of mode 0600 with 64 hex digits")
-    listening.listen(listen, token_file)
+    listening.listen(listen, token_file, programs=programs)

@@ -54,10 +54,14 @@ class _Slot:
 
 
 class Daemon:
-    """Serves one driver over a channel, until the driver leaves."""
+    """Serves one driver over a channel, until the driver leaves.
 
-    def __init__(self, channel: Channel) -> None:
+    Without `programs` its nodes refuse node programs.
+    """
+
+    def __init__(self, channel: Channel, *, programs: bool = True) -> None:
         self.channel = channel
+        self._programs = programs
         self._slots: dict[int, _Slot] = {}
         self._lock = threading.RLock()  # of the slots
         self._selector = selectors.DefaultSelector()
@@ -212,7 +216,7 @@ class Daemon:
         with self._lock:
             if slot in self._slots:
                 raise Error(f"slot {slot} is taken")
-        made = _Slot(NodeProcess(node))
+        made = _Slot(NodeProcess(node, programs=self._programs))
         with self._lock:
             self._slots[slot] = made
         self._register(made.node.descriptor, selectors.EVENT_READ, (slot, made))

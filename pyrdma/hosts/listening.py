@@ -60,7 +60,7 @@ def read_token(path: Path) -> bytes:
     return token
 
 
-def listen(endpoint: str, token_file: Path) -> None:
+def listen(endpoint: str, token_file: Path, *, programs: bool = False) -> None:
     """Serve drivers one after another, until a signal ends the process.
 
     Parameters
@@ -69,6 +69,8 @@ def listen(endpoint: str, token_file: Path) -> None:
         ``ADDRESS:PORT``.
     token_file
         The file with the token.
+    programs
+        Let drivers run node programs, and so any Python code.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def listen(endpoint: str, token_file: Path) -> None:
             if not greeting.acquire(blocking=False):
                 connection.close()
                 continue
-            arguments = (connection, token, busy, greeting)
+            arguments = (connection, token, busy, greeting, programs)
             threading.Thread(target=_serve, args=arguments, daemon=True).start()
 
 
@@ -112,7 +114,11 @@ def _is_of_a_host(address: str) -> bool:
 
 
 def _serve(
-    connection: socket.socket, token: bytes, busy: threading.Lock, greeting: threading.Semaphore
+    connection: socket.socket,
+    token: bytes,
+    busy: threading.Lock,
+    greeting: threading.Semaphore,
+    programs: bool,
 ) -> None:
     """Serve one connection, if it proves the token and no other driver is there."""
     channel = None
@@ -129,7 +135,7 @@ def _serve(
         channel.close()
         return
     try:
-        Daemon(channel).serve()
+        Daemon(channel, programs=programs).serve()
     finally:
         busy.release()
 

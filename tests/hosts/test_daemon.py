@@ -247,11 +247,11 @@ def token_file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def listens(token_file: Path) -> Iterator[str]:
+@pytest.fixture(params=[["--programs"]])
+def listens(token_file: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-    options = ["daemon", "--listen", endpoint, "--token-file", str(token_file)]
+    options = ["daemon", "--listen", endpoint, "--token-file", str(token_file), *request.param]
     command = [sys.executable, "-m", "pyrdma", *options]
     with subprocess.Popen(command, env=environment()) as process:
         address, _, port = endpoint.partition(":")
@@ -283,6 +283,17 @@ def test_a_listening_daemon_serves_one_driver_after_another(
                 Fleet.open(file)
             result = made.program({0: echo, 1: client}, deadline_s=20)
             assert result.latency("rpc").count == 100
+
+
+@pytest.mark.parametrize("listens", [[]], indirect=True)
+def test_a_listening_daemon_takes_programs_only_if_it_is_told(
+    tmp_path: Path, listens: str, token_file: Path
+) -> None:
+    file = listening_inventory(tmp_path, listens, token_file)
+    with cluster(file) as (made, _):
+        assert made.run(LOAD, duration_s=0.02).value("rate") > 0
+        with raises(errors.Unavailable, "--programs"):
+            made.program({0: echo, 1: client}, deadline_s=20)
 
 
 def test_a_wrong_token_is_refused(tmp_path: Path, listens: str, token_file: Path) -> None:

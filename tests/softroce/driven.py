@@ -35,7 +35,16 @@ def answer(
     token.touch(0o600)
     token.write_text("5a" * 32)
     endpoint = f"{address}:{PORT}"
-    words = ["-m", "pyrdma", "daemon", "--listen", endpoint, "--token-file", str(token)]
+    words = [
+        "-m",
+        "pyrdma",
+        "daemon",
+        "--listen",
+        endpoint,
+        "--token-file",
+        str(token),
+        "--programs",
+    ]
     with subprocess.Popen([sys.executable, *words]) as daemon:
         publish("listens", True)
         wait("kill the daemon")
