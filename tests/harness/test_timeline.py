@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
         assert isinstance(event["tid"], int)
         assert event["ts"] >= 0
         assert event["name"]
-        assert event["ph"] != "X" or event["dur"] > 0
+        assert event["ph"] != "X" or event["dur"] >= 0
         assert event["ph"] != "i" or event["s"] in ("t", "g")
     names = {(e["name"], e["pid"], e["tid"]) for e in events if e["ph"] == "M"}
     places = {(e["pid"], e["tid"]) for e in events if e["ph"] in ("X", "s", "t", "f")}
@@ -65,16 +65,17 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
-def picos(event: Event) -> tuple[int, int]:
-    begin = round(event["ts"] * 1e6)
-    return begin, begin + round(event["dur"] * 1e6)
+def nanos(event: Event) -> tuple[int, int]:
+    """Return begin and end in whole nanoseconds, as viewers round both numbers of a slice."""
+    begin = round(event["ts"] * 1e3)
+    return begin, begin + round(event["dur"] * 1e3)
 
 
 def check_nesting(events: list[Event]) -> None:
     rows = defaultdict(list)
     for event in events:
         if event["ph"] == "X":
-            rows[event["tid"]].append(picos(event))
+            rows[event["tid"]].append(nanos(event))
     for slices in rows.values():
         outer: list[int] = []
         for begin, end in slices:  # in the order of the file

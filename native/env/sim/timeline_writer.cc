@@ -36,6 +36,7 @@ class TimelineWriter {
   using Event = Timeline::Event;
   using Part = TimelineWhat::Part;
   static constexpr std::size_t kPiece = 1 << 20;
+  static constexpr Picos kNano = 1000;
 
   const Event& event(std::uint32_t at) const { return timeline_.events_[at]; }
   std::uint32_t nodes() const { return timeline_.nodes_; }
@@ -60,11 +61,14 @@ class TimelineWriter {
     char digits[24];
     text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
   }
-  // Microseconds with all decimals.
+  // Viewers count in whole nanoseconds. They round the begin and the duration of a slice apart from
+  // each other, so slices with picoseconds would overlap there, and Perfetto leaves such slices out.
+  static Picos whole(Picos picos) { return picos / kNano * kNano; }
+  // Microseconds with three decimals.
   void time(Picos picos) {
-    constexpr Picos kMicro = 1'000'000;
-    number(picos / kMicro);
-    const std::string decimals = std::to_string(kMicro + picos % kMicro);
+    const Picos nanos = picos / kNano;
+    number(nanos / 1000);
+    const std::string decimals = std::to_string(1000 + nanos % 1000);
     text_ += '.';
     text_.append(decimals, 1);
   }
@@ -205,7 +209,7 @@ class TimelineWriter {
       text_ += R"(,"s":"t")";
     } else {
       text_ += R"(,"dur":)";
-      time(each.duration);
+      time(whole(each.at + each.duration) - whole(each.at));
     }
     say(each.what);
   }
