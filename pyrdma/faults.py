@@ -3,7 +3,8 @@
 ``Cluster.sim(..., faults={"loss": 0.01, "crash.rate": 0.5, "heal_at_ns": 2e6})`` turns kinds on.
 A kind's rate is a probability for each opportunity (``draw``) or for each node (``run``), or a mean
 number per virtual millisecond in the whole cluster (``window``). A fault that lasts has the
-settings ``.min_ns`` and ``.max_ns``.
+settings ``.min_ns`` and ``.max_ns``. ``heal_at_ns`` ends all faults. With ``first_fault`` and
+``last_fault`` only the faults of these numbers happen, counted from 0 in the order of the run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import Any
 from ._native import native
 from .arguments import Fraction, Seed, checked
 
-__all__ = ["random", "table"]
+__all__ = ["OF_ALL_KINDS", "random", "table"]
+
+OF_ALL_KINDS = ("heal_at_ns", "first_fault", "last_fault", "coordinator")
+"""Settings that are of no single kind."""
 
 
 def table() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from . import protocol, provenance
+from . import faults, protocol, provenance
 from . import timeline as timelines
 from ._native import native
 from .arguments import Between, Count, Duration, Jobs, Seed, checked, shown
@@ -388,8 +388,9 @@ def minimise(
 ) -> tuple[Options, dict[str, Any]]:
     """Return options with fewer faults and operations that still fail alike, and their run.
 
-    Delta debugging (Zeller and Hildebrandt 2002) drops kinds of faults, then operations. Two runs
-    fail alike if their first violations are of the same kind.
+    Delta debugging (Zeller and Hildebrandt 2002) drops kinds of faults, and last operations. In
+    between, bisection drops the last faults and then the first ones. Two runs fail alike if their
+    first violations are of the same kind.
 
     Raises
     ------
@@ -411,6 +412,7 @@ def minimise(
     options = replace(options, kinds=tuple(kinds))
     if progress is not None:
         progress(f"{len(kinds)} of {len(found['kinds'])} kinds of faults are needed")
+    options = _with_few_faults(options, seed, fails, progress)
     if protocol.is_file(options.system):
         options = protocol.shorter(options, fails, found["virtual_ns"], progress)
         return options, run(options, seed)
@@ -421,6 +423,40 @@ def minimise(
     if progress is not None:
         progress(f"{len(ids)} operations are needed")
     return options, run(options, seed)
+
+
+def _with_few_faults(
+    options: Options,
+    seed: int,
+    fails: Callable[[Options], bool],
+    progress: Callable[[str], None] | None,
+) -> Options:
+    """Return options without the faults before and after those that the failure needs."""
+    count = sum(run(options, seed)["fired"].values())
+    if protocol.is_file(options.system):
+        settings = protocol.faults_of(options, seed)
+    else:
+        drawn = faults.random(seed) if options.faults is None else options.faults
+        kept = {*(options.kinds or ()), *faults.OF_ALL_KINDS}
+        settings = {k: v for k, v in drawn.items() if k.split(".")[0] in kept}
+
+    def between(first: int, last: int) -> Options:
+        return replace(options, faults={**settings, "first_fault": first, "last_fault": last})
+
+    first, last = 0, count - 1
+    if count < 1 or not fails(between(first, last)):
+        return options
+    low = 0
+    while low < last:
+        middle = (low + last) // 2
+        low, last = (low, middle) if fails(between(0, middle)) else (middle + 1, last)
+    high = last
+    while first < high:
+        middle = (first + high + 1) // 2
+        first, high = (middle, high) if fails(between(middle, last)) else (first, middle - 1)
+    if progress is not None:
+        progress(f"faults {first} to {last} of {count} are needed")
+    return between(first, last)
 
 
 def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:

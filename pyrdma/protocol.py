@@ -33,6 +33,7 @@ from .arguments import Between, Duration, checked, shown
 from .check import check as check_history
 from .cluster import Cluster
 from .errors import Error, InvalidArgument, Timeout
+from .faults import OF_ALL_KINDS
 from .registry import import_file, located
 
 if TYPE_CHECKING:
@@ -156,6 +157,15 @@ def load(path: str) -> Protocol:
     return found
 
 
+def faults_of(options: Options, seed: int) -> dict[str, float]:
+    """Return the settings of the faults of a seed of a file."""
+    drawn = load(options.system)._faults_of(seed) if options.faults is None else options.faults
+    if options.kinds is None:
+        return dict(drawn)
+    kept = {*options.kinds, *OF_ALL_KINDS}
+    return {k: v for k, v in drawn.items() if k.split(".")[0] in kept}
+
+
 def run(
     options: Options,
     seed: int,
@@ -168,10 +178,8 @@ def run(
     """Run one seed of a file, as `pyrdma.fuzz.run` does one of a native system."""
     file = Path(options.system)
     protocol = load(options.system)
-    settings = protocol._faults_of(seed) if options.faults is None else dict(options.faults)
-    if options.kinds is not None:
-        settings = {k: v for k, v in settings.items() if k.split(".")[0] in options.kinds}
-    kinds = list(dict.fromkeys(key.split(".")[0] for key in settings))
+    settings = faults_of(options, seed)
+    kinds = [*dict.fromkeys(k.split(".")[0] for k in settings if k not in OF_ALL_KINDS)]
     if kinds:
         settings.setdefault("heal_at_ns", protocol.heal_s * 1e9)
     duration_s = options.duration_s or protocol.duration_s

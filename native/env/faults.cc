@@ -30,6 +30,12 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
     options.heal_at = value >= 9e18 ? kForever : static_cast<Time>(value);
     return;
   }
+  if (key == "first_fault" || key == "last_fault") {
+    if (!(value >= 0 && value < 9e15)) refuse(key, value, "the number of a fault, from 0");
+    (key == "first_fault" ? options.first_fault : options.last_fault) =
+        static_cast<std::uint64_t>(value);
+    return;
+  }
   if (key == "coordinator") {
     if (!(value >= 0 && value < 100000)) refuse(key, value, "the number of a node");
     options.coordinator = static_cast<std::uint32_t>(value);

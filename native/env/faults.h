@@ -116,6 +116,10 @@ struct FaultOptions {
   /// False: faults are held back until SimCluster::begin_faults(). Faults of the kind kRun are
   /// drawn when the run begins in any case.
   bool at_once = true;
+  /// Only faults of these numbers happen. The faults of a node's counters have numbers from 0, in
+  /// the order in which they fire; in virtual time these are all faults of the cluster. Those of
+  /// the memory model have none.
+  std::uint64_t first_fault = 0, last_fault = std::numeric_limits<std::uint64_t>::max();
   /// The node that `coordinator_down` aims at.
   std::uint32_t coordinator = 0;
 
@@ -123,8 +127,9 @@ struct FaultOptions {
   const Setting& operator[](Fault fault) const { return settings[static_cast<std::size_t>(fault)]; }
   bool any() const;
 
-  /// Reads the keys "loss.rate", "delay.min_ns", "delay.max_ns", "heal_at_ns", "coordinator"; an
-  /// absent key keeps its default. Throws Error(kInvalidArgument) naming the key and the range.
+  /// Reads the keys "loss.rate", "delay.min_ns", "delay.max_ns", "heal_at_ns", "first_fault",
+  /// "last_fault", "coordinator"; an absent key keeps its default. Throws Error(kInvalidArgument)
+  /// naming the key and the range.
   static FaultOptions from_values(const std::map<std::string, double>& values);
   /// Draws the random subset of `seed`: each kind is on with `probability`, at a rate of 1/4 to 4
   /// times the rate of the table.
@@ -139,6 +144,7 @@ Fault fault_named(std::string_view key);
 struct FaultCounters {
   std::array<std::uint64_t, kFaults> fired{};    // the fault was drawn, or its window opened
   std::array<std::uint64_t, kFaults> reached{};  // the fault had an effect on its target
+  std::uint64_t next_number = 0;                 // see FaultOptions::first_fault
 };
 
 /// FaultStream draws the faults of one node. Not thread-safe.
@@ -153,9 +159,14 @@ class FaultStream {
     const auto at = static_cast<std::size_t>(fault);
     if (thresholds_[at] == 0 || healed_) [[likely]]
       return false;
-    if (streams_[at]() > thresholds_[at]) return false;
+    if (streams_[at]() > thresholds_[at] || !is_chosen()) return false;
     count_fired(fault);
     return true;
+  }
+  /// Gives the next fault its number. Returns whether the options want the fault of this number.
+  bool is_chosen() {
+    const std::uint64_t number = counters_.next_number++;
+    return number >= options_.first_fault && number <= options_.last_fault;
   }
   /// Draws how long the fault lasts, in nanoseconds.
   Time duration(Fault fault);

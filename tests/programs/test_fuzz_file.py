@@ -60,6 +60,32 @@ protocol = rd.Protocol(
     programs={0: server, "rest": client}, nodes=4, model="register", kinds=("loss", "delay")
 )
 """
+CALLS = """
+import pyrdma as rd
+
+
+async def server(node):
+    async for request in await node.bind("calls"):
+        await request.reply(b"")
+
+
+async def client(node):
+    failures = 0
+    for _ in range(100):
+        try:
+            await (await node.connect("calls", to=0, timeout_s=0.01)).call(timeout_s=0.001)
+        except rd.Error:
+            failures += 1
+    assert failures < 2
+
+
+protocol = rd.Protocol(
+    programs={0: server, "rest": client},
+    nodes=3,
+    faults={"qp_error.rate": 0.02, "delay": 0.01},
+    heal_s=10,
+)
+"""
 IDLE = """
 import pyrdma as rd
 
@@ -147,6 +173,27 @@ def test_a_violation_is_made_smaller(broken: str) -> None:
     assert found["ok"] < whole["ok"]
     assert found["virtual_ns"] <= whole["virtual_ns"]
     assert "--duration" in smaller.replay(seed)
+
+
+def test_the_faults_that_a_failure_needs_are_few(tmp_path: Path) -> None:
+    options = fuzzing.Options(written(tmp_path, CALLS), nodes=3)
+    whole = fuzzing.run(options, 1)
+    assert whole["fired"]["qp_error"] > 10
+    smaller, found = fuzzing.minimise(options, 1)
+    assert smaller.kinds == ("qp_error",)
+    assert found["violations"][0][0] == "error"
+    assert 2 <= found["fired"]["qp_error"] <= 4, "two failures of one client"
+    assert smaller.faults is not None
+    assert smaller.faults["first_fault"] < smaller.faults["last_fault"]
+    ended = command(*shlex.split(smaller.replay(1, found["fingerprint"]))[1:])
+    assert "AssertionError" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("key", ["first_fault", "last_fault"])
+def test_numbers_of_faults_are_checked(key: str) -> None:
+    for value in (-1, 1e16):
+        with raises(InvalidArgument, key, "the number of a fault"):
+            rd.Cluster.sim(2, "cx5", seed=1, faults={key: value})
 
 
 def test_a_mended_protocol_passes(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ std::uint32_t FaultDriver::any_port(Fault fault) {
 
 void FaultDriver::open(Fault fault, Picos now) {
   const Picos until = now + to_picos(stream_.duration(fault));
+  if (!stream_.is_chosen()) return;
   stream_.count_fired(fault);
   switch (fault) {
     case Fault::partition:
