@@ -110,6 +110,11 @@ def _run(core: Any, node: Any, message: Message, sent: SentSources) -> Message:
             own = {} if address is None else {node.devices[0].node: function_at(address, sent)}
             columns = core.program.run(node, own, run=run, **message["options"])
         else:
+            if _refuses_programs() and ".so:" in message["workload"]:
+                raise Unavailable(
+                    f"the daemon of this host loads no library, as {message['workload']!r} needs; "
+                    "start it with: pyrdma daemon --listen ... --programs"
+                )
             parameters = {**message["parameters"], "run": run}
             columns = core.measure.run_workload(node, message["workload"], parameters)
     except Exception as error:

@@ -57,14 +57,14 @@ def sources_of(file: str) -> list[dict[str, Any]]:
         try:
             text = decode_source(path.read_bytes()) if path is not None else ""
             tree = ast.parse(text)
-        except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, MemoryError, RecursionError) as error:
             raise InvalidArgument(f"functions: {path} cannot be sent: {error}") from None
         total += len(text)
         if total > MOST or len(messages) == MOST_MODULES:
             raise InvalidArgument(
                 f"functions: with {path} a program has {len(messages) + 1} own files, of {total} "
                 f"characters; hosts take {MOST_MODULES}, of {MOST}: import fewer modules, or "
-                "install them on the hosts"
+                "install them here and on the hosts, not as editable"
             )
         about = {"kind": "source", "module": module, "file": str(path or ""), "package": package}
         pieces = [text[at : at + MOST_PIECE] for at in range(0, len(text), MOST_PIECE)] or [""]
@@ -146,10 +146,23 @@ class SentSources(ExecutionLoader, MetaPathFinder):
             raise ProtocolError(f"sources are {len(sizes)}, of {sum(sizes)} characters")
 
     def begin(self) -> None:
-        """Let the sources that have come since the last program take the place of the earlier."""
+        """Let the sources that have come since the last program take the place of the earlier.
+
+        Raises
+        ------
+        InvalidArgument
+            A module has the name of another one that is loaded here.
+        """
         for name in self._modules:
             sys.modules.pop(name, None)
-        self._modules, self._coming = self._coming, {}
+        self._modules, coming, self._coming = {}, self._coming, {}
+        taken = [name for name in coming if name in sys.modules or name.split(".")[0] == "pyrdma"]
+        if taken:
+            raise InvalidArgument(
+                f"functions: a program imports a module {taken[0]!r} of its own, and the node has "
+                "loaded another one of this name; rename the module"
+            )
+        self._modules = coming
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
         importlib.invalidate_caches()

@@ -171,13 +171,18 @@ class ProcessCluster(ClusterBase):
         return self._carry_out(f"workload {name}", what, timeout_s)
 
     def _program(self, functions: Mapping[int, Any], **options: Any) -> Columns:
+        assert self._open is not None
         self._survives = False
         addresses = {node: address_of(function) for node, function in functions.items()}
         own: dict[int, dict[str, Any]] = {
             node.number: {"function": addresses.get(node.number)} for node in self._nodes
         }
         self._check_up()  # first, so that no node keeps sources of a program that never runs
-        self._send_sources(addresses)
+        try:
+            self._send_sources(addresses)
+        except BaseException:
+            self.close()  # a node may hold a part of them
+            raise
         options["members"] = sorted(functions)
         message = {"kind": "program", "function": None, "options": options}
         # The nodes themselves end at the deadline, unless one is stuck in Python.

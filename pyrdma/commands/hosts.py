@@ -82,7 +82,8 @@ def run_daemon(
         bool,
         typer.Option(
             "--programs",
-            help="Let drivers of --listen run node programs: any Python code, as this user.",
+            help="Let drivers of --listen run node programs and libraries of workloads: any code, "
+            "as this user.",
         ),
     ] = False,
 ) -> None:

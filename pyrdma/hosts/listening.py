@@ -70,7 +70,7 @@ def listen(endpoint: str, token_file: Path, *, programs: bool = False) -> None:
     token_file
         The file with the token.
     programs
-        Let drivers run node programs, and so any Python code.
+        Let drivers run node programs and workloads of shared libraries, and so any code.
 
     Raises
     ------

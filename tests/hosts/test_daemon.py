@@ -294,6 +294,8 @@ def test_a_listening_daemon_takes_programs_only_if_it_is_told(
         assert made.run(LOAD, duration_s=0.02).value("rate") > 0
         with raises(errors.Unavailable, "--programs"):
             made.program({0: echo, 1: client}, deadline_s=20)
+    with cluster(file) as (made, _), raises(errors.Unavailable, "--programs", "/tmp/x.so:load"):
+        made.run(rd.workload.Custom("/tmp/x.so:load"), duration_s=0.02)
 
 
 def test_a_wrong_token_is_refused(tmp_path: Path, listens: str, token_file: Path) -> None:

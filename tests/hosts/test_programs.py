@@ -190,6 +190,35 @@ def test_a_node_bounds_what_it_is_sent() -> None:
         sent.take({**piece, "module": "a1", "file": "/b.py"})
 
 
+@pytest.mark.parametrize("name", ["json", "pyrdma.errors", "pyrdma.own"])
+def test_a_sent_module_takes_the_place_of_no_other(name: str) -> None:
+    loaded = sys.modules.get(name)
+    piece = {"kind": "source", "module": name, "file": "/a.py", "package": False, "piece": "x = 1"}
+    sent = _sent.SentSources()
+    sent.take(piece)
+    with raises(rd.InvalidArgument, name, "rename"):
+        sent.begin()
+    sent.begin()
+    assert sys.modules.get(name) is loaded
+    if sent in sys.meta_path:
+        sys.meta_path.remove(sent)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_broken_sending_leaves_nothing_for_the_next_program(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(made, "_send_sources", broken)
+    own_program = importlib.import_module("own_program")
+    with pytest.raises(OSError, match="no space"):
+        made.program(own_program.main, deadline_s=20)
+    with raises(rd.InvalidArgument, "closed"):
+        made.program(own_program.main, deadline_s=20)
+
+
 EXPERIMENT = """\
 import functools
 import pyrdma as rd
