@@ -35,8 +35,8 @@ BY_CONSTRUCTION = "by construction"
 VERDICTS = ("missed", NOT_ROBUST, "held", BY_CONSTRUCTION, "stale", "not evaluated")
 """Verdicts in the order of their display.
 
-``held, not robust``: the claim is missed by one of the seeds alone, or when an estimate of the
-profile is halved or doubled.
+``held, not robust``: a validation claim is missed by one of the seeds alone, or when an estimate of
+the profile is halved or doubled.
 ``by construction``: the claim holds, but it predicts nothing, because the model, the experiment or
 a parameter of the profile was made to hold it.
 """
@@ -95,8 +95,7 @@ class Verdict:
         Distance of the measured number from the paper's, as a fraction, for a number that is
         neither a bound nor by construction.
     seeds
-        Number of seeds whose data alone decide the claim; 0 if a single one, or no seed, was
-        measured.
+        Number of seeds whose data alone decide the claim; 0 if fewer than two do.
     seeds_apart
         Those seeds among them whose data alone give another verdict.
     same_as
@@ -388,17 +387,21 @@ def _datum(
 
 
 def _over_seeds(found: Verdict, by_seed: Mapping[int, str], verdict: str) -> Verdict:
-    """Say over how many seeds a verdict holds."""
-    if not by_seed:
+    """Say over how many seeds a verdict holds, if two or more decide the claim alone."""
+    deciding = {seed: other for seed, other in by_seed.items() if other != judging.UNDECIDED}
+    count = len(deciding)
+    if count < 2:
         return found
-    apart = tuple(seed for seed, other in by_seed.items() if other != verdict)
-    text = f"with each of {len(by_seed)} seeds"
+    apart = tuple(seed for seed, other in deciding.items() if other != verdict)
+    text = f"with each of {count} seeds"
     if apart:
         other = "missed" if verdict == "held" else "held"
         named = ", ".join(map(str, apart[:5])) + (", ..." if len(apart) > 5 else "")
-        text = f"{other} with {len(apart)} of {len(by_seed)} seeds alone: {named}"
+        text = f"{other} with {len(apart)} of {count} seeds alone: {named}"
+    if count < len(by_seed):
+        text += f"; undecided by {len(by_seed) - count} of {len(by_seed)} seeds alone"
     reason = _joined(text, found.reason) if apart else _joined(found.reason, text)
-    return replace(found, seeds=len(by_seed), seeds_apart=apart, reason=reason)
+    return replace(found, seeds=count, seeds_apart=apart, reason=reason)
 
 
 def _with_sensitivity(verdict: Verdict, found: Sensitivity) -> Verdict:

@@ -134,6 +134,8 @@ def _drawn(ax: Any, lines: Sequence[Any], texts: Sequence[Any]) -> Iterator[tupl
     for bars in ax.collections:
         for segment in getattr(bars, "get_segments", list)():  # error bars
             ends = bars.get_transform().transform(segment)
+            if len(ends) < 2 or not np.isfinite(ends).all():
+                continue  # of a point without a value
             yield np.vstack([_between(a, b) for a, b in pairwise(ends)]), point
     for text in texts:
         box = text.get_window_extent()  # with the arrow of a bound

@@ -7,13 +7,15 @@ as a ratio of two systems, has the range of the ratios within the runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .data import Data
+from .figure_names import RING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,26 +46,43 @@ def drawn(draw: Callable[[Data], Any], table: pd.DataFrame) -> tuple[Any, str]:
     if len(runs) < 2:
         return figure, ""
     shapes = [shape for run in runs[:MOST_RUNS] if (shape := _shape_of(draw, run)) is not None]
-    count = len(shapes)
-    if count < 2:
-        return figure, ""
-    visible = False
-    for number, ax in enumerate(figure.axes):
-        visible |= _Spread(ax).add([shape[number] for shape in shapes if number < len(shape)])
-    which = f"{count} runs" if len(runs) <= MOST_RUNS else f"the first {count} of {len(runs)} runs"
-    note = f"Medians of {which}, which differ by less than {100 * VISIBLE:g} % of each axis."
-    if visible:
-        level = 100 * (1 - 0.5 ** (count - 1))
-        note = f"Bands and bars: least to largest of {which}, a {level:.3g} % interval."
-    return figure, note
+    spreads = [
+        _Spread(ax, [shape[number] for shape in shapes if number < len(shape)])
+        for number, ax in enumerate(figure.axes)
+    ]
+    visible = [spread.draw() for spread in spreads]
+    values = [count for spread in spreads for count in spread.values]
+    return figure, _note(values, any(visible), len(runs))
+
+
+def _note(values: Sequence[int], visible: bool, runs: int) -> str:
+    """Return the line about the spread; `values` has the number of values at each place.
+
+    From the least to the largest of n values is an interval of the median with a probability of
+    1 - 1/2^(n - 1).
+    """
+    if not values or max(values) < 2:
+        return ""
+    least, most = min(values), max(values)
+    count = f"{most}" if least == most else f"{least} to {most}"
+    among = "" if runs <= MOST_RUNS else f" (of {runs}, the first {MOST_RUNS})"
+    if not visible:
+        share = f"{100 * VISIBLE:g} %"
+        return f"Medians; {count} runs{among} differ by less than {share} of each axis."
+    level = min(99.9, math.floor(1000 * (1 - 0.5 ** (least - 1))) / 10)
+    how = "a" if least == most else "at least a"
+    return (
+        f"Bands and bars: least to largest of {count} runs{among}, {how} {level:g} % interval of "
+        "the median."
+    )
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """The lines and bars of a panel: texts of the legend, and corners as x and y."""
+    """The points of a panel's lines, and the ends of its bars."""
 
-    lines: Sequence[tuple[str, Any]]
-    bars: Sequence[Sequence[tuple[float, float]]]
+    lines: Mapping[str, Sequence[Array]]
+    bars: Sequence[Array]
 
 
 def _shape_of(draw: Callable[[Data], Any], run: pd.DataFrame) -> list[_Panel] | None:
@@ -72,8 +91,13 @@ def _shape_of(draw: Callable[[Data], Any], run: pd.DataFrame) -> list[_Panel] | 
 
     before = plt.get_fignums()
     try:
-        axes = draw(Data(run)).axes
-        return [_Panel([*map(_line, ax.lines)], [*map(_ends, _bars(ax))]) for ax in axes]
+        return [
+            _Panel(
+                {name: [*map(_points, lines)] for name, lines in _lines(ax).items()},
+                [*map(_ends, _bars(ax))],
+            )
+            for ax in draw(Data(run)).axes
+        ]
     except Exception:  # the figure of all runs shows errors; a single run may lack points
         return None
     finally:
@@ -81,8 +105,29 @@ def _shape_of(draw: Callable[[Data], Any], run: pd.DataFrame) -> list[_Panel] | 
             plt.close(number)
 
 
-def _line(line: Any) -> tuple[str, Any]:
-    return str(line.get_label()), line.get_xydata().astype(float)
+def _lines(ax: Any) -> dict[str, list[Any]]:
+    """Return the lines of measured numbers, by their name in the legend; "" for those without one.
+
+    The paper's numbers, the marks of busy threads and the ends of error bars are none of them.
+    """
+    from matplotlib.container import ErrorbarContainer  # figures.new has seen to its settings
+
+    apart: set[Any] = set()
+    for each in ax.containers:
+        if isinstance(each, ErrorbarContainer):
+            line, caps, _ = each.lines
+            apart.update(caps)
+            apart.update([line] if str(each.get_label()).startswith("paper") else [])
+    found: dict[str, list[Any]] = {}
+    for line in ax.lines:
+        label = str(line.get_label())
+        if not (label.startswith("paper") or line.get_gid() == RING or line in apart):
+            found.setdefault("" if label.startswith("_") else label, []).append(line)
+    return found
+
+
+def _points(line: Any) -> Array:
+    return line.get_xydata().astype(float)
 
 
 def _bars(ax: Any) -> list[Any]:
@@ -91,52 +136,65 @@ def _bars(ax: Any) -> list[Any]:
     return [each for each in ax.containers if isinstance(each, BarContainer)]
 
 
-def _ends(bars: Any) -> list[tuple[float, float]]:
-    """Return the middle and the end of each bar, in the order of the axes."""
+def _ends(bars: Any) -> Array:
+    """Return the middle of the end of each bar."""
     if bars.orientation == "horizontal":
-        return [(b.get_x() + b.get_width(), b.get_y() + b.get_height() / 2) for b in bars]
-    return [(b.get_x() + b.get_width() / 2, b.get_y() + b.get_height()) for b in bars]
+        ends = [(b.get_x() + b.get_width(), b.get_y() + b.get_height() / 2) for b in bars]
+    else:
+        ends = [(b.get_x() + b.get_width() / 2, b.get_y() + b.get_height()) for b in bars]
+    return np.array(ends, dtype=float).reshape(-1, 2)
 
 
 class _Spread:
-    """The spread of one panel."""
+    """The spread of one panel.
 
-    def __init__(self, ax: Any) -> None:
+    Attributes
+    ----------
+    values
+        The number of values at each place of each line and bar.
+    """
+
+    def __init__(self, ax: Any, runs: Sequence[_Panel]) -> None:
         self.ax = ax
-        self.highest: list[float] = []
+        self.runs = runs
+        self.values: list[int] = []
+        self._corners: list[Array] = []
 
-    def add(self, panels: Sequence[_Panel]) -> bool:
+    def draw(self) -> bool:
         """Draw the spread of the panel's lines and bars; return whether one is visible."""
-        lines, bars = list(self.ax.lines), _bars(self.ax)
-        left_right, (bottom, top) = self.ax.get_xlim(), self.ax.get_ylim()
-        for place, line in enumerate(lines):
-            label, points = _line(line)
-            others = [p.lines[place] for p in panels if len(p.lines) == len(lines)]
-            if len(points) and not label.startswith("paper"):
-                self.line(line, points, [at for name, at in others if name == label])
+        named, bars = _lines(self.ax), _bars(self.ax)
+        limits = self.ax.get_xlim(), self.ax.get_ylim()
+        for name, lines in named.items():
+            of_runs = [run.lines.get(name, ()) for run in self.runs]
+            for place, line in enumerate(lines):
+                same = [found[place] for found in of_runs if len(found) == len(lines)]
+                if len(_points(line)) and same:
+                    self._line(line, _points(line), same)
         for place, each in enumerate(bars):
-            ends = np.array(_ends(each), dtype=float)
-            of_runs = [p.bars[place] for p in panels if len(p.bars) == len(bars)]
-            same = [np.array(found) for found in of_runs if len(found) == len(ends)]
-            self.points(ends, same, "black")
-        self.ax.set_xlim(left_right)
-        if self.highest and top > bottom and (most := max(self.highest)) > top:
-            top = most + 0.03 * (most - bottom)
-        self.ax.set_ylim(bottom, top)
-        return bool(self.highest)
+            ends = _ends(each)
+            same = [run.bars[place] for run in self.runs if len(run.bars) == len(bars)]
+            same = [found for found in same if len(found) == len(ends)]
+            if len(ends) and same:
+                self._bars(ends, same, "black")
+        self._widen(*limits)
+        return bool(self._corners)
 
-    def line(self, line: Any, points: Array, others: Sequence[Array]) -> None:
+    def _line(self, line: Any, points: Array, runs: Sequence[Array]) -> None:
         """Draw a band around a line; bars where the points are not joined, or move along x."""
-        if all(len(other) == len(points) for other in others):
-            moves = any(not np.array_equal(other[:, 0], points[:, 0]) for other in others)
+        in_data = line.get_transform().contains_branch_seperately(self.ax.transData)
+        if not all(in_data):
+            self._across(line, points, runs, in_data)
+            return
+        if all(len(run) == len(points) for run in runs):
+            moves = any(not np.array_equal(run[:, 0], points[:, 0]) for run in runs)
         else:  # a run lacks some points
-            others = [_at(points[:, 0], other) for other in others]
+            runs = [_at(points[:, 0], run) for run in runs]
             moves = False
         if line.get_linestyle() == "None" or moves or len(points) < 2:
-            self.points(points, others, line.get_color())
+            self._bars(points, runs, line.get_color())
             return
-        low, high = _range(points[:, 1], [other[:, 1] for other in others])
-        if self.is_visible(low, high, 1):
+        low, high = self._range(points, runs, 1)
+        if self._is_visible(low, high, 1):
             steps = {"steps-post": "post", "steps-pre": "pre", "steps-mid": "mid"}
             self.ax.fill_between(
                 points[:, 0],
@@ -148,43 +206,85 @@ class _Spread:
                 linewidth=0,
                 zorder=line.get_zorder() - 0.5,
             )
-            self.highest.append(float(np.nanmax(high)))
+            self._corners += [np.column_stack([points[:, 0], end]) for end in (low, high)]
 
-    def points(self, points: Array, others: Sequence[Array], color: str) -> None:
+    def _across(
+        self, line: Any, points: Array, runs: Sequence[Array], in_data: Sequence[bool]
+    ) -> None:
+        """Draw the range of a line across the whole panel, as of `Axes.axhline`."""
+        if not any(in_data):
+            return
+        axis = 1 if in_data[1] else 0
+        (low, *_), (high, *_) = self._range(points[:1], [run[:1] for run in runs], axis)
+        if self._is_visible(np.array([low]), np.array([high]), axis):
+            span = self.ax.axhspan if axis else self.ax.axvspan
+            span(low, high, color=line.get_color(), alpha=0.2, linewidth=0, zorder=0.5)
+            ends = np.full((2, 2), np.nan)
+            ends[:, axis] = low, high
+            self._corners.append(ends)
+
+    def _bars(self, points: Array, runs: Sequence[Array], color: str) -> None:
         """Draw a bar from the least to the largest of each point, along each axis that differs."""
         for axis, name in ((1, "yerr"), (0, "xerr")):
-            low, high = _range(points[:, axis], [other[:, axis] for other in others])
-            if not self.is_visible(low, high, axis):
+            low, high = self._range(points, runs, axis)
+            if not self._is_visible(low, high, axis):
                 continue
-            error = np.array([points[:, axis] - low, high - points[:, axis]])
+            known = np.isfinite(points).all(axis=1) & np.isfinite(low) & np.isfinite(high)
+            at, low, high = points[known], low[known], high[known]
+            error = np.array([at[:, axis] - low, high - at[:, axis]])
             style = {"ecolor": color, "elinewidth": 0.9, "capsize": 1.8, "zorder": 3.5}
-            self.ax.errorbar(*points.T, **{name: error}, fmt="none", **style)
-            self.highest.append(float(np.nanmax(high if axis else points[:, 1])))
+            self.ax.errorbar(*at.T, **{name: error}, fmt="none", **style)
+            for end in (low, high):
+                corner = at.copy()
+                corner[:, axis] = end
+                self._corners.append(corner)
             for text in self.ax.texts:  # a number at the end of a bar goes to the end of the range
-                for place in np.flatnonzero([_is_at(text, point) for point in points]):
+                for place in np.flatnonzero([_is_at(text, point) for point in at]):
                     text.xy = (high[place], text.xy[1]) if axis == 0 else (text.xy[0], high[place])
 
-    def is_visible(self, low: Array, high: Array, axis: int) -> bool:
+    def _range(self, middle: Array, runs: Sequence[Array], axis: int) -> tuple[Array, Array]:
+        """Return the least and the largest value at each place, of the runs and their median."""
+        values = np.array([run[:, axis] for run in runs])
+        if axis == 1:
+            counts = np.isfinite(values).sum(axis=0)
+            self.values += [int(n) for n in counts if n > 0]
+        every = np.vstack([middle[:, axis], values])
+        return np.fmin.reduce(every), np.fmax.reduce(every)
+
+    def _is_visible(self, low: Array, high: Array, axis: int) -> bool:
         """Return whether a range is seen at the size of the axes."""
         ends = np.tile([self.ax.get_xlim()[0], self.ax.get_ylim()[0]], (2, len(low), 1))
         ends[0, :, axis], ends[1, :, axis] = low, high
         with np.errstate(all="ignore"):
             seen = self.ax.transData.transform(ends.reshape(-1, 2))
             places = self.ax.transAxes.inverted().transform(seen)[:, axis].reshape(2, -1)
-        return bool(np.nanmax(np.abs(places[1] - places[0])) > VISIBLE)
+            return bool(np.any(np.abs(places[1] - places[0]) > VISIBLE))
+
+    def _widen(self, *limits: tuple[float, float]) -> None:
+        """Keep the limits that the figure has, but let them include what was drawn."""
+        corners = np.vstack([np.empty((0, 2)), *self._corners])
+        for axis, (begin, end) in enumerate(limits):
+            is_log = (self.ax.yaxis if axis else self.ax.xaxis).get_scale() == "log"
+            found = corners[np.isfinite(corners[:, axis]), axis]
+            found = found[found > 0] if is_log else found
+            low, high = min(begin, end), max(begin, end)
+            if len(found) and found.min() < low:
+                low = found.min() / 1.05 if is_log else found.min() - 0.03 * (high - low)
+            if len(found) and found.max() > high:
+                high = found.max() * 1.05 if is_log else found.max() + 0.03 * (high - low)
+            ends = (low, high) if begin <= end else (high, low)
+            (self.ax.set_ylim if axis else self.ax.set_xlim)(*ends)
 
 
 def _is_at(text: Any, point: Array) -> bool:
-    return hasattr(text, "xy") and np.allclose(text.xy, point)
+    """Return whether an annotation belongs to a point in data coordinates."""
+    try:
+        return text.xycoords == "data" and np.allclose(np.array(text.xy, dtype=float), point)
+    except (AttributeError, TypeError, ValueError):  # a plain text, or a name on the axis
+        return False
 
 
 def _at(xs: Array, points: Array) -> Array:
     """Return the points of a line at these places; NaN where it has none."""
     known = {float(x): float(y) for x, y in points}
     return np.array([(x, known.get(float(x), np.nan)) for x in xs])
-
-
-def _range(middle: Array, others: Sequence[Array]) -> tuple[Array, Array]:
-    """Return the least and the largest value at each place, of the runs and their median."""
-    every = np.array([middle, *others], dtype=float)
-    return np.nanmin(every, axis=0), np.nanmax(every, axis=0)

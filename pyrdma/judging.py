@@ -22,6 +22,8 @@ __all__ = ["DECIDER_FAILED", "TOLERANCES", "bound_in", "by_seed", "decided", "er
 DECIDER_FAILED = "the decider failed"
 """First words of the reason when the decider of a claim has a bug."""
 
+UNDECIDED = "not evaluated"
+
 TOLERANCES = {
     "exact": 0.10,
     "within-20": 0.20,
@@ -70,13 +72,13 @@ def decided(claim: Claim, experiment: Experiment, data: Data | None) -> Decision
 def by_seed(
     claim: Claim, experiment: Experiment, tables: Mapping[int, pd.DataFrame]
 ) -> dict[int, str]:
-    """Return the verdicts of each seed's data alone, of those that decide the claim."""
+    """Return the verdicts of each seed's data alone; `UNDECIDED` where they decide nothing."""
     found = {}
     for seed, table in tables.items():
         try:
             found[seed] = judge(claim, decided(claim, experiment, Data(table)))[0]
         except NotEvaluated:
-            continue
+            found[seed] = UNDECIDED
     return found
 
 

@@ -79,6 +79,8 @@ def _figures(out: Path, name: str) -> list[Path]:
 
 def _stored_seeds(out: Path, name: str) -> list[int] | None:
     """Return the seeds of a whole quick sweep that `out` holds; None for the usual ones."""
+    if not out.is_dir():
+        return None
     try:
         table = Evidence(out, "sim").data(registry.load(name)).frame
     except NotEvaluated:

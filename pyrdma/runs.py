@@ -414,15 +414,21 @@ def _draw(
             place = registry.beginning(make, source)
             text = f"figure() returned {shown(figure)}; return a Matplotlib figure ({place})"
             return replace(report, figure_failed=f"drawing failed: {text}")
-        drawn = figures.save(
-            figure,
-            report.folder,
-            experiment.id.split("/")[1] + ending,
-            title=experiment.title,
-            about=captions.line_of(chosen),
-            caption=caption,
-            note=note,
-        )
+        try:
+            drawn = figures.save(
+                figure,
+                report.folder,
+                experiment.id.split("/")[1] + ending,
+                title=experiment.title,
+                about=captions.line_of(chosen),
+                caption=caption,
+                note=note,
+            )
+        except (Error, OSError):
+            raise
+        except Exception as error:  # of Matplotlib, which draws here
+            text = f"drawing failed: {registry.located(error, source)}"
+            return replace(report, figure_failed=text)
     return replace(report, figures=[*report.figures, *drawn])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrdma import figure_spread, figures
+from pyrdma import figure_layout, figure_spread, figures
 from pyrdma.data import Data
 
 SEEDS = {1: 1.0, 2: 1.5, 3: 1.2}
@@ -62,12 +62,12 @@ def test_a_band_goes_from_the_least_to_the_largest_seed() -> None:
     of_b = ax.collections[1].get_paths()[0].vertices
     assert {y for x, y in of_b if x == 4} == {40.0, 60.0}
     assert list(ax.lines[1].get_ydata()) == [12.0, 24.0, 48.0]
-    assert note == "Bands and bars: least to largest of 3 runs, a 75 % interval."
+    assert note == "Bands and bars: least to largest of 3 runs, a 75 % interval of the median."
 
 
 def test_a_derived_number_has_the_range_that_it_has_within_the_seeds() -> None:
     figure, note = figure_spread.drawn(ratio, table(SEEDS))
-    assert note == "Medians of 3 runs, which differ by less than 1 % of each axis."
+    assert note == "Medians; 3 runs differ by less than 1 % of each axis."
     assert not figure.axes[0].collections
 
 
@@ -95,7 +95,8 @@ def test_points_that_move_along_both_axes_have_bars_along_both() -> None:
 
 
 def test_a_point_that_a_seed_lacks_has_the_range_of_the_others() -> None:
-    figure, _ = figure_spread.drawn(lines, table(SEEDS, lacking=2))
+    figure, note = figure_spread.drawn(lines, table(SEEDS, lacking=2))
+    assert "of 2 to 3 runs, at least a 50 % interval" in note
     of_a = figure.axes[0].collections[0].get_paths()[0].vertices
     assert {y for x, y in of_a if x == 2} == {2.0, 2.4}
     assert {y for x, y in of_a if x == 4} == {4.0, 6.0}
@@ -120,5 +121,80 @@ def test_the_papers_numbers_have_no_spread() -> None:
 
     figure, note = figure_spread.drawn(paper, table(SEEDS))
     assert not figure.axes[0].collections
-    assert "less than" in note
-    assert figure_spread.drawn(paper, table({1: 1.0}))[1] == "", "a single run"
+    assert note == "", "there are no other numbers"
+
+
+def test_marks_of_busy_threads_are_no_lines() -> None:
+    busy = table(SEEDS)
+    busy["flags"] = np.where(busy["seed"] == 1, "oversubscribed", "")
+    figure, note = figure_spread.drawn(lines, busy)
+    of_b = figure.axes[0].collections[1].get_paths()[0].vertices
+    assert {y for x, y in of_b if x == 4} == {40.0, 60.0}
+    assert "3 runs" in note
+    assert len(figure.axes[0].collections) == 2
+
+
+def test_a_line_across_the_panel_has_a_span_across_it() -> None:
+    def level(data: Data) -> Any:
+        fig, ax = figures.new()
+        ax.plot([100, 200], [0, 2])
+        ax.axhline(data.value("rate", series="a", n=1), color="red")
+        ax.set_xscale("log")
+        return fig
+
+    figure, note = figure_spread.drawn(level, table(SEEDS))
+    [span] = figure.axes[0].patches
+    corners = span.get_transform().transform(span.get_path().vertices)
+    axes = figure.axes[0].transAxes.inverted().transform(corners)
+    assert (axes[:, 0].min(), axes[:, 0].max()) == pytest.approx((0, 1))
+    assert note
+
+
+def test_limits_include_the_spread_on_every_side() -> None:
+    def turned(data: Data) -> Any:
+        fig, ax = figures.new()
+        ends = [data.value("rate", series="a", n=n) for n in (1, 2)]
+        bars = ax.barh([0, 1], ends)
+        ax.bar_label(bars)
+        ax.plot(ends, [0.2, 0.4], linestyle="none", marker="o")
+        ax.set_xlim(2.4, 1.15)
+        return fig
+
+    figure, _ = figure_spread.drawn(turned, table(SEEDS))
+    begin, end = figure.axes[0].get_xlim()
+    assert begin > 3.0 > 1.0 > end, "the axis is still inverted"
+
+
+def test_unusual_figures_are_drawn_as_they_are() -> None:
+    def unusual(data: Data) -> Any:
+        fig, (left, right) = figures.new(1, 2)
+        rate = data.value("rate", series="a", n=1)
+        left.bar([], [])
+        left.bar(["p", "q"], [rate, 1.0])
+        left.annotate("here", ("p", 1.0))
+        left.annotate("corner", (1.0, 1.0), xycoords="axes fraction")
+        right.plot([1, 2, 3], [rate, np.nan, rate], linestyle="none", marker="o", label="a")
+        right.plot([1, 2, 3], [rate, 1.0, rate], label="b")
+        right.plot([1, 2, 3], [rate, 1.0, rate], label="c")
+        right.plot([], [])
+        return fig
+
+    figure, note = figure_spread.drawn(unusual, table(SEEDS))
+    assert "3 runs" in note
+    figure_layout.finish(figure)  # names the lines that coincide
+
+
+@pytest.mark.parametrize(
+    ("values", "runs", "words"),
+    [
+        ([2, 12], 12, "of 2 to 12 runs, at least a 50 % interval"),
+        ([12], 12, "of 12 runs, a 99.9 % interval"),
+        ([6], 6, "a 96.8 % interval"),
+        ([30], 40, "of 30 runs (of 40, the first 30)"),
+    ],
+)
+def test_the_note_states_the_least_number_of_values(
+    values: list[int], runs: int, words: str
+) -> None:
+    assert words in figure_spread._note(values, True, runs)
+    assert figure_spread._note([1, 1], True, runs) == ""

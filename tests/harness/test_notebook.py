@@ -52,3 +52,9 @@ def test_a_notebook_has_parameters_and_a_run(path: Path) -> None:
     assert "rd.run(\n    EXPERIMENT,\n    set=CHANGES," in cells[parameters + 1]
     assert "progress=progress(EXPERIMENT)" in cells[parameters + 1]
     assert "neither weak memory nor faults" not in "".join(cells)
+
+
+def test_a_folder_that_is_not_there_has_no_stored_sweep(tmp_path: Path) -> None:
+    assert notebook._stored_seeds(tmp_path / "results", "fabric/rate") is None
+    (tmp_path / "results").mkdir()
+    assert notebook._stored_seeds(tmp_path / "results", "fabric/rate") is None

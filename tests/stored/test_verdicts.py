@@ -243,6 +243,27 @@ def test_a_verdict_says_over_how_many_seeds_it_holds(tree: Tree) -> None:
     assert "5/8" in done.stdout
 
 
+def test_seeds_that_decide_nothing_alone_are_counted_apart(tree: Tree) -> None:
+    # The rate of a seed is above 410 op/s from the eleventh on.
+    tree.edit(
+        'decides={"fake/peak": decide.extreme("rate", "n")}',
+        'decides={"fake/peak": lambda data, claim: decided(data)}',
+    )
+    tree.edit(
+        "experiment = Experiment(",
+        "def decided(data):\n"
+        "    found = float(data.series('rate', 'n').max())\n"
+        "    if found > 410:\n"
+        "        raise decide.NotEvaluated('too fast')\n"
+        "    return found\n\n\n"
+        "experiment = Experiment(",
+    )
+    tree.run(seeds=(1, 2, 3, 12))
+    verdict = tree.verdict()
+    assert (verdict.verdict, verdict.seeds, verdict.seeds_apart) == ("held", 3, ())
+    assert "with each of 3 seeds; undecided by 1 of 4 seeds alone" in verdict.reason
+
+
 @pytest.mark.usual_seeds
 @pytest.mark.parametrize(("quick", "seeds"), [(True, 3), (False, 6)])
 def test_a_run_without_seeds_measures_several_in_virtual_time(
