@@ -36,6 +36,7 @@ The modules form layers. A module imports from its own layer or from a lower one
     conditions                                what a measurement is worth
     decide, figures, data, result, profiles   numbers: measured, drawn, compared, assumed
     figure_layout, figure_names               places of a figure's legends and names
+    delta_debugging                           a small part of a failing run that still fails
     workers, children                         other processes of Python
     trust, files, scratch, provenance, sources  whose files these are; safe reading and writing
     errors, arguments, units, extras          used by all layers

@@ -19,6 +19,7 @@ from . import faults, protocol, provenance
 from . import timeline as timelines
 from ._native import native
 from .arguments import Between, Count, Duration, Jobs, Seed, checked, shown
+from .delta_debugging import ddmin, least_window
 from .errors import InvalidArgument
 from .profiles import Profile
 from .workers import Workers, labelled
@@ -408,7 +409,7 @@ def minimise(
         violations = run(candidate, seed)["violations"]
         return bool(violations) and violations[0][0] == kind
 
-    kinds = _ddmin(list(found["kinds"]), lambda some: fails(replace(options, kinds=tuple(some))))
+    kinds = ddmin(list(found["kinds"]), lambda some: fails(replace(options, kinds=tuple(some))))
     options = replace(options, kinds=tuple(kinds))
     if progress is not None:
         progress(f"{len(kinds)} of {len(found['kinds'])} kinds of faults are needed")
@@ -418,7 +419,7 @@ def minimise(
         return options, run(options, seed)
     whole = options.kept or ((0, options.operations - 1),)
     ids = [i for low, high in whole for i in range(low, min(high, options.operations - 1) + 1)]
-    ids = _ddmin(ids, lambda some: fails(replace(options, kept=_ranges(some))))
+    ids = ddmin(ids, lambda some: fails(replace(options, kept=_ranges(some))))
     options = replace(options, kept=_ranges(ids))
     if progress is not None:
         progress(f"{len(ids)} operations are needed")
@@ -433,50 +434,17 @@ def _with_few_faults(
 ) -> Options:
     """Return options without the faults before and after those that the failure needs."""
     count = sum(run(options, seed)["fired"].values())
-    if protocol.is_file(options.system):
-        settings = protocol.faults_of(options, seed)
-    else:
-        drawn = faults.random(seed) if options.faults is None else options.faults
-        kept = {*(options.kinds or ()), *faults.OF_ALL_KINDS}
-        settings = {k: v for k, v in drawn.items() if k.split(".")[0] in kept}
+    own = protocol.faults_of(options, seed) if protocol.is_file(options.system) else options.faults
+    drawn = faults.random(seed) if own is None else own
+    kept = {*(options.kinds or ()), *faults.OF_ALL_KINDS}
+    settings = {k: v for k, v in drawn.items() if k.split(".")[0] in kept}
 
     def between(first: int, last: int) -> Options:
         return replace(options, faults={**settings, "first_fault": first, "last_fault": last})
 
-    first, last = 0, count - 1
-    if count < 1 or not fails(between(first, last)):
+    if not count or not fails(between(0, count - 1)):
         return options
-    low = 0
-    while low < last:
-        middle = (low + last) // 2
-        low, last = (low, middle) if fails(between(0, middle)) else (middle + 1, last)
-    high = last
-    while first < high:
-        middle = (first + high + 1) // 2
-        first, high = (middle, high) if fails(between(middle, last)) else (first, middle - 1)
+    window = least_window(count, lambda *some: fails(between(*some)))
     if progress is not None:
-        progress(f"faults {first} to {last} of {count} are needed")
-    return between(first, last)
-
-
-def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
-    """Return a subset of `items` that still fails; without any one piece of it, none fails."""
-    if fails([]):
-        return []
-    pieces = 2
-    while len(items) >= 2:
-        size = -(-len(items) // pieces)
-        parts = [items[at : at + size] for at in range(0, len(items), size)]
-        for index, part in enumerate(parts):
-            rest = [item for other in parts[:index] + parts[index + 1 :] for item in other]
-            if len(parts) > 2 and fails(part):
-                items, pieces = part, 2
-                break
-            if fails(rest):
-                items, pieces = rest, max(pieces - 1, 2)
-                break
-        else:
-            if pieces >= len(items):
-                break
-            pieces = min(2 * pieces, len(items))
-    return items
+        progress(f"faults {window[0]} to {window[1]} of {count} are needed")
+    return between(*window)

@@ -27,7 +27,17 @@ def run(folder: Path, *words: str) -> str:
     "script",
     SCRIPTS,
     ids=[
-        *("cluster", "verbs", "programs", "channels", "load", "calls", "multicast", "members"),
+        *(
+            "cluster",
+            "verbs",
+            "programs",
+            "awaits",
+            "channels",
+            "load",
+            "calls",
+            "multicast",
+            "members",
+        ),
         *("dds", "store", "store_load", "connections", "faults", "timeline"),
     ],
 )

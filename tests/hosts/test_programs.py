@@ -213,7 +213,7 @@ def test_a_broken_sending_leaves_nothing_for_the_next_program(
 
     monkeypatch.setattr(made, "_send_sources", broken)
     own_program = importlib.import_module("own_program")
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError):  # noqa: PT011 - of the line above
         made.program(own_program.main, deadline_s=20)
     with raises(rd.InvalidArgument, "closed"):
         made.program(own_program.main, deadline_s=20)
