@@ -409,7 +409,7 @@ def test_seeds_of_the_command_line_are_measured(tmp_path: Path) -> None:
 
 
 def test_seeds_are_a_number_or_ranges() -> None:
-    assert _seeds(None, None) == [1]
+    assert _seeds(None, None) is None
     assert _seeds(5, None) == [5]
     assert _seeds(None, "3") == [1, 2, 3]
     assert _seeds(5, "2") == [5, 6]
