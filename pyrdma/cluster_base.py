@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from ._native import native
 from ._program import GRACE_NS, Program, by_node, checked_model, refuse_import
@@ -52,8 +53,9 @@ class ClusterBase(ABC):
         refuse_import()
         self.nodes = nodes
         self.seed = seed
-        # Objects whose native parts are made at their first use.
-        self._objects: WeakSet[Any] = WeakSet()
+        # Objects whose native parts are made at their first use, in the order of their creation.
+        self._objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._numbers = itertools.count()
 
     @checked
     def run(
@@ -142,7 +144,7 @@ class ClusterBase(ABC):
         file and line. The result has what the functions have recorded.
         """
         programs = by_node(functions, self.nodes)
-        for made in list(self._objects):
+        for made in list(self._objects.values()):
             made._prepare()
         limit = deadline_s if duration_s is None else duration_s
         columns = self._program(

@@ -70,7 +70,7 @@ class PerNode:
     @checked
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        cluster._objects.add(self)
+        cluster._objects[next(cluster._numbers)] = self
 
     def _prepare(self) -> None:
         """Make the native parts, which a node program could not: that runs on all nodes at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -89,6 +90,32 @@ def test_an_awaited_method_does_what_a_function_does_in_less_time() -> None:
     assert fast[:2] == again[:2] == slow[:2]
     assert fast[1] == 800
     assert 2 * fast[2] < slow[2]
+
+
+def test_runs_are_equal_wherever_the_objects_lie_in_memory() -> None:
+    places = random.Random(1)
+    kept: list[object] = []
+
+    async def main(node: Node) -> None:
+        await node.awaits(word).fetch_add(1)
+
+    def elsewhere() -> None:
+        kept.extend(object.__new__(rd.loco.AtomicVar) for _ in range(places.randrange(20)))
+
+    fingerprints = set()
+    for _ in range(4):
+        with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+            word = rd.loco.AtomicVar(cluster, "word", host=1)
+            elsewhere()
+            lock = rd.loco.TicketLock(cluster, "lock")
+            elsewhere()
+            queue = rd.loco.SharedQueue(cluster, "queue")
+            elsewhere()
+            other = rd.loco.AtomicVar(cluster, "other", host=0)
+            cluster.program(main)
+            fingerprints.add(cluster.fingerprint)
+            kept += (word, lock, queue, other)
+    assert len(fingerprints) == 1
 
 
 def test_errors_of_awaited_methods() -> None:
