@@ -2,6 +2,7 @@
 // sees the objects as one; each call names its node. Channels, endpoints and servers of all systems
 // are bound this way.
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,24 +15,46 @@
 namespace pyrdma::bindings {
 
 /// Keeps two calls from using the objects of one node at once: calls of Python threads, or of tasks
-/// of a simulated node. Those share an OS thread, so a task waits in virtual time.
+/// of a simulated node. Those share an OS thread, so a task waits in virtual time; the first that
+/// waits goes first.
 class NodeMutex {
  public:
   void lock(Env& env) {
     if (!env.is_simulated()) return threads_.lock();
-    if (is_held_) env.poll_until([this] { return !is_held_; }, kForever, &watch_);
+    if (is_held_ || !waiters_.empty()) wait(env);
     is_held_ = true;
   }
   void unlock(Env& env) {
     if (!env.is_simulated()) return threads_.unlock();
     is_held_ = false;
-    env.notify(watch_);
+    wake_first(env);
   }
 
  private:
+  /// A kill ends the wait; the next waiter then goes on.
+  void wait(Env& env) {
+    Watch watch;
+    struct Waiter {
+      ~Waiter() {
+        const bool was_first = mutex.waiters_.front() == &watch;
+        std::erase(mutex.waiters_, &watch);
+        if (was_first && !mutex.is_held_) mutex.wake_first(env);
+      }
+      NodeMutex& mutex;
+      Watch& watch;
+      Env& env;
+    } waiter{*this, watch, env};
+    waiters_.push_back(&watch);
+    env.poll_until([&] { return !is_held_ && waiters_.front() == &watch; }, kForever, &watch);
+    is_held_ = true;
+  }
+  void wake_first(Env& env) {
+    if (!waiters_.empty()) env.notify(*waiters_.front());
+  }
+
   std::mutex threads_;
   bool is_held_ = false;
-  Watch watch_;
+  std::deque<Watch*> waiters_;
 };
 using NodeLocks = std::vector<NodeMutex>;
 

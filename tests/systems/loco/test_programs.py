@@ -248,6 +248,25 @@ def test_tasks_of_one_node_take_turns_at_its_channels() -> None:
         assert counter.load(node=0) == 30
 
 
+def test_tasks_of_one_node_get_their_channels_in_the_order_of_their_calls() -> None:
+    loads = {"first": 0, "second": 0}
+
+    async def reads(node: Node, name: str) -> None:
+        own = node.awaits(word)
+        while True:
+            await own.load()
+            loads[name] += 1
+
+    async def main(node: Node) -> None:
+        node.spawn(reads(node, "first"))
+        await reads(node, "second")
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        word = rd.loco.AtomicVar(cluster, "word", host=1)
+        cluster.program({0: main}, duration_s=1e-4)
+    assert 10 < max(loads.values()) <= 2 * min(loads.values())
+
+
 def test_a_channel_of_a_program_has_to_be_made_before() -> None:
     async def main(node: Node) -> None:
         with raises(rd.InvalidArgument, "before the programs"):
