@@ -57,9 +57,10 @@ Objects of systems
 Make a channel, or another object of a system, before the programs. In a program,
 ``own = node.awaits(object)`` is the object for the node's tasks: ``await own.method(...)`` is
 ``await node.do(object.method, ...)``, and a keyword ``node`` of the method is this node if it is
-not given. An object that a method returns is made ready in the same way. A method under way is not
-cancelled: it ends by itself, at the latest by its own time limit. Tasks of one node may take turns
-at a system's objects: while one waits for a lock, the others cannot release it.
+not given. An object that a method returns is made ready in the same way. A native call that is
+under way is not cancelled: it ends by itself, at the latest by its own time limit. A method of
+several native calls may be cancelled between two of them, in the simulated world. Tasks of one node
+may take turns at a system's objects: while one waits for a lock, the others cannot release it.
 
 In the simulated world a task runs the methods that wait about as fast as a script does, 70,000 to
 210,000 per second of one core. `Node.do` calls any other function in an OS thread of its own, which

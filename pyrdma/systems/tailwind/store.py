@@ -278,18 +278,19 @@ class Store(PerNode):
                 f"server {primary} died, and others have recovered its objects and own that table "
                 "now; fill without primary, or use another Store"
             )
-        stored = 0
+        # A call that ends early may have stored some; the next one has other keys all the same.
+        stored, first = 0, self._filled
+        self._filled += objects
         for server in owners or range(self.servers):
             if owners or await result_of(self._native.runs(server)):
                 stored += await result_of(
-                    self._native.fill(server, table, self._filled, objects, key_bytes, value_bytes)
+                    self._native.fill(server, table, first, objects, key_bytes, value_bytes)
                 )
         if stored != objects:
             raise Unavailable(
                 f"{stored} of {objects} objects are stored: the others' servers died, or their "
                 "recovery has not ended; call await_recovery first"
             )
-        self._filled += objects
 
     @checked
     def crash(self, node: int, timeout_s: Wait = 600.0) -> Crash:
