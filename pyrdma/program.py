@@ -72,6 +72,11 @@ The program ends when each node's function has returned or waits for requests, a
 come for 1 ms (0.1 s in real time). An ``async for`` over an inbox then ends; other waits raise
 `pyrdma.Cancelled`, as a cancelled task's do. Tasks that ``spawn`` has started do not keep the
 program from ending. An error that no other task awaits ends it at once, and `program` raises it.
+
+After the end a task can still give back what it holds: ``release`` and ``close`` of an object are
+carried out, so call them in a ``finally``. A lock that the task does not release stays held, and
+others that wait for it do so up to their own time limit. An operation that fails after the end
+raises `pyrdma.Cancelled`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace pyrdma::bindings {
 
@@ -27,6 +28,12 @@ inline py::object exception_of(const py::error_already_set& raised) {
 /// A program was cancelled while it waited. Becomes pyrdma.Cancelled.
 struct Cancelled {};
 
+/// Whether a method of this name gives back what a task holds, such as a lock. A task awaits it
+/// also after the program's end, in a `finally`.
+inline bool gives_back(std::string_view method) {
+  return method == "release" || method == "close" || method == "disconnect" || method == "destroy";
+}
+
 /// An awaitable. A task yields it to its driver, which carries it out without the GIL; then the
 /// task takes the result. It is awaited once.
 class Operation {
@@ -37,7 +44,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   /// Called once, on the task's thread, without the GIL. Keeps every error but NodeKilled for
-  /// take().
+  /// take(); after the program's end it is Cancelled.
   void perform(Task& task);
   /// Called with the GIL after perform(), once: returns the result, or throws the error.
   py::object take();
@@ -50,6 +57,8 @@ class Operation {
  protected:
   virtual void run(Task& task) = 0;
   virtual py::object result() { return py::none(); }
+  /// Whether it runs although its task is cancelled, or the program has ended.
+  virtual bool is_due() const { return false; }
   /// Returns true if result() throws.
   virtual bool has_raised() const { return false; }
 

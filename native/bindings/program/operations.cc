@@ -45,14 +45,14 @@ void EventWait::run(Task& task) {
 
 void Do::run(Task& task) {
   Program& program = task.node().running_program();
-  if (!program.simulated()) return program.turn([this] { call(); });
+  if (!program.simulated()) return program.turn([&] { call(program); });
   Session& session = program.session();
   bool killed = false;
   std::thread thread([&] {
     const InterpreterThread interpreter(program);
     const py::gil_scoped_acquire gil;
     session.forward_calls(this);
-    call();
+    call(program);
     session.forward_calls(nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
     is_over_ = true;
@@ -94,11 +94,14 @@ void Do::forward(FunctionRef<void()> work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void Do::call() {
+void Do::call(const Program& program) {
   try {
     value_ = function_(*arguments_, **keywords_);
   } catch (const py::error_already_set& error) {
-    raised_ = exception_of(error);
+    const py::module_ errors = py::module_::import("pyrdma.errors");
+    raised_ = program.has_ended() && error.matches(errors.attr("Error"))
+                  ? errors.attr("Cancelled")()
+                  : exception_of(error);
   }
 }
 

@@ -93,20 +93,24 @@ class Do final : public Operation, public CallForwarder {
   Do(py::object function, py::args arguments, py::kwargs keywords)
       : function_(std::move(function)),
         arguments_(std::move(arguments)),
-        keywords_(std::move(keywords)) {}
+        keywords_(std::move(keywords)),
+        is_due_(gives_back(
+            py::str(py::getattr(function_, "__name__", py::str())).cast<std::string>())) {}
   const char* waits_for() const override { return "a function (do)"; }
   void forward(FunctionRef<void()> work) override;
 
  protected:
+  bool is_due() const override { return is_due_; }
   void run(Task& task) override;
   bool has_raised() const override { return true; }
   py::object result() override;
 
  private:
-  void call();
+  void call(const Program& program);
   py::object function_;
   py::args arguments_;
   py::kwargs keywords_;
+  bool is_due_;
   py::object value_, raised_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -57,9 +57,8 @@ void Program::run() {
     for (const auto& [name, histogram] : recorder.histograms())
       if (counts_.count({node, name}) == 0)
         recorder.add(name, "op", static_cast<double>(histogram.total()));
-  if (failure_) {
-    raise_again(failure_);
-  }
+  // What tasks raise after the deadline follows from it.
+  if (failure_ && !overdue_) raise_again(failure_);
   if (error) std::rethrow_exception(error);
   if (overdue_) throw Error(ErrorCode::kTimeout, *overdue_, false);
 }

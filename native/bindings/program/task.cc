@@ -21,12 +21,13 @@ void Operation::perform(Task& task) {
   if (started_.exchange(true)) return;  // take() says so
   try {
     task.check_time();
-    task.check_cancelled();
+    if (!is_due()) task.check_cancelled();
     run(task);
   } catch (const NodeKilled&) {
     throw;
   } catch (...) {
-    error_ = std::current_exception();
+    error_ = task.node().running_program().has_ended() ? std::make_exception_ptr(Cancelled{})
+                                                       : std::current_exception();
   }
   done_ = true;
 }

@@ -32,10 +32,12 @@ struct ToPython {
 template <class Call, class Convert>
 class NativeCall final : public Operation {
  public:
-  NativeCall(Call call, Convert convert) : call_(std::move(call)), convert_(std::move(convert)) {}
+  NativeCall(Call call, Convert convert, bool is_due)
+      : call_(std::move(call)), convert_(std::move(convert)), is_due_(is_due) {}
   const char* waits_for() const override { return "a method of an object"; }
 
  protected:
+  bool is_due() const override { return is_due_; }
   void run(Task& /*task*/) override {
     if constexpr (std::is_void_v<Result>)
       call_();
@@ -54,6 +56,7 @@ class NativeCall final : public Operation {
   using Kept = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
   Call call_;
   Convert convert_;
+  bool is_due_;
   std::optional<Kept> result_;
 };
 
@@ -71,13 +74,14 @@ bool awaits_calls(Self& self) {
 template <class Class, class Work, class Convert, class Self, class Result, class... Arguments>
 void def(Class& bound, const char* name, Work work, Convert convert,
          Result (Work::*)(Self&, Arguments...) const) {
-  bound.def(name, [work, convert](const std::shared_ptr<Self>& self, Arguments... arguments) {
+  bound.def(name, [work, convert, is_due = gives_back(name)](const std::shared_ptr<Self>& self,
+                                                             Arguments... arguments) {
     if (awaits_calls(*self)) {
       auto call = [work, self, kept = std::tuple<std::decay_t<Arguments>...>(arguments...)] {
         return std::apply([&](const auto&... each) { return work(*self, each...); }, kept);
       };
       const std::shared_ptr<Operation> made =
-          std::make_shared<NativeCall<decltype(call), Convert>>(std::move(call), convert);
+          std::make_shared<NativeCall<decltype(call), Convert>>(std::move(call), convert, is_due);
       return py::cast(made);
     }
     if constexpr (std::is_void_v<Result>) {

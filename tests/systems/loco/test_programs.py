@@ -267,6 +267,51 @@ def test_tasks_of_one_node_get_their_channels_in_the_order_of_their_calls() -> N
     assert 10 < max(loads.values()) <= 2 * min(loads.values())
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_program_that_ends_gives_its_locks_back(world: str) -> None:
+    rounds = 0
+
+    async def main(node: Node) -> None:
+        nonlocal rounds
+        own = node.awaits(lock)
+        while True:
+            await own.acquire()
+            try:
+                await node.sleep(ns=500)
+                rounds += 1
+            finally:
+                await own.release()
+
+    with WORLDS[world]() as cluster:
+        lock = rd.loco.TicketLock(cluster, "lock")
+        cluster.program(main, duration_s=0.1 if world == "shm" else 1e-4)
+        assert rounds > 3
+        if world == "sim":
+            assert cluster.now_ns < 1e9  # nobody has waited for a lock to its limit of 10 s
+        lock.acquire(node=1)
+        lock.release(node=1)
+
+
+def test_a_lock_that_stays_held_does_not_hide_how_the_program_ended() -> None:
+    lock: Any = None
+
+    async def main(node: Node) -> None:
+        while True:
+            await node.do(lock.acquire, node=node.id)
+            await node.work(ns=500)
+            await node.do(lock.release, node=node.id)
+
+    def run(**end: Any) -> None:
+        with rd.Cluster.sim(nodes=3, profile="cx5", seed=1) as cluster:
+            nonlocal lock
+            lock = rd.loco.TicketLock(cluster, "lock")
+            cluster.program(main, **end)
+
+    run(duration_s=1e-4)
+    with raises(rd.Timeout, "deadline_s = 0.0001"):
+        run(deadline_s=1e-4)
+
+
 def test_a_channel_of_a_program_has_to_be_made_before() -> None:
     async def main(node: Node) -> None:
         with raises(rd.InvalidArgument, "before the programs"):
