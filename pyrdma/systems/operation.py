@@ -150,7 +150,7 @@ def operation(declared: Callable[P, R]) -> Callable[P, R]:
         return native_method(*[form(this, given[each]) for each, form in native_forms()])
 
     call = functools.wraps(declared)(native_call)
-    call.steps = native_call  # type: ignore[attr-defined]
+    call.__pyrdma_steps__ = native_call  # type: ignore[attr-defined]
     return cast("Callable[P, R]", call)
 
 
@@ -163,8 +163,8 @@ def waits(declared: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     """Make a method that waits of an ``async def`` function, for scripts and for node programs.
 
     Arguments are `checked`. The function awaits nothing but `result_of` and functions that do the
-    same. A script's call runs it to its end at once. ``Node.do`` finds it as ``steps`` of the
-    method, and awaits the native calls as operations of the task.
+    same. A script's call runs it to its end at once. ``Node.do`` finds it as
+    ``__pyrdma_steps__`` of the method, and awaits the native calls as operations of the task.
     """
     steps = checked(declared)
 
@@ -176,5 +176,5 @@ def waits(declared: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
             return end.value  # type: ignore[no-any-return]
         raise RuntimeError(f"{declared.__name__} waits for something else than native methods")
 
-    call.steps = steps  # type: ignore[attr-defined]
+    call.__pyrdma_steps__ = steps  # type: ignore[attr-defined]
     return call

@@ -49,6 +49,32 @@ def test_methods_are_awaited_for_the_node_unless_another_is_given(fabric: str) -
     assert counter.calls == [(3, 1), (4, 0), (0, 5)]
 
 
+class Stairs:
+    """An object whose methods have attributes of their own."""
+
+    def climb(self) -> str:
+        return "on top"
+
+    climb.steps = lambda: None  # type: ignore[attr-defined]
+
+    def fall(self) -> None:
+        """Promise steps, but have none."""
+
+    fall.__pyrdma_steps__ = lambda _: 3  # type: ignore[attr-defined]
+
+
+def test_methods_may_have_steps_of_their_own() -> None:
+    stairs = Stairs()
+
+    async def main(node: Node) -> None:
+        assert await node.do(stairs.climb) == "on top"
+        with raises(rd.InvalidArgument, "function is", "__pyrdma_steps__"):
+            await node.do(stairs.fall)
+
+    with simulated(1) as cluster:
+        cluster.program(main)
+
+
 def test_what_has_no_methods_that_wait_is_refused() -> None:
     async def main(node: Node) -> None:
         for wrong in (3, "x", Counter, None, object()):

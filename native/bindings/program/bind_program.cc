@@ -171,17 +171,21 @@ void bind_messages(py::module_& module) {
 
 // ---- functions ----
 
-/// Returns the operation of a method that says how it waits: `steps`, a function that returns an
-/// operation, or a coroutine of several (pyrdma.systems.operation). Null for other functions.
+/// Returns the operation of a method that says how it waits: `__pyrdma_steps__`, a function that
+/// returns an operation, or a coroutine of several (pyrdma.systems.operation). Null for other
+/// functions.
 py::object operation_of(const NodePtr& node, const py::object& function, const py::args& arguments,
                         const py::kwargs& keywords) {
   if (!node->program().simulated() || !PyMethod_Check(function.ptr())) return {};
   const py::handle method = PyMethod_GET_FUNCTION(function.ptr());
-  const py::object steps = py::getattr(method, "steps", py::none());
+  const py::object steps = py::getattr(method, "__pyrdma_steps__", py::none());
   if (steps.is_none()) return {};
   const AwaitedCalls awaited(*node);
   py::object made = steps(py::handle(PyMethod_GET_SELF(function.ptr())), *arguments, **keywords);
-  return PyCoro_CheckExact(made.ptr()) ? py::cast(make<Steps>(node, std::move(made))) : made;
+  if (PyCoro_CheckExact(made.ptr()) != 0) return py::cast(make<Steps>(node, std::move(made)));
+  if (!py::isinstance<Operation>(made))
+    refuse("function", function, "a method whose __pyrdma_steps__ return what a task awaits");
+  return made;
 }
 
 // ---- nodes ----
