@@ -42,15 +42,18 @@ def built_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-@pytest.fixture(autouse=True)
-def one_seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let runs without seeds measure one, so that tests are quick and count points simply.
+USUAL_SEEDS = options.QUICK_SEEDS, options.FULL_SEEDS
+# Runs without seeds measure one, so that tests are quick and count points simply. It is so before
+# the first fixture of a module or of the session runs.
+options.QUICK_SEEDS = options.FULL_SEEDS = 1
 
-    A test of the mark ``usual_seeds`` has as many seeds as users have.
-    """
-    if "usual_seeds" not in request.keywords:
-        monkeypatch.setattr(options, "QUICK_SEEDS", 1)
-        monkeypatch.setattr(options, "FULL_SEEDS", 1)
+
+@pytest.fixture(autouse=True)
+def usual_seeds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test of the mark ``usual_seeds`` as many seeds as users have."""
+    if "usual_seeds" in request.keywords:
+        monkeypatch.setattr(options, "QUICK_SEEDS", USUAL_SEEDS[0])
+        monkeypatch.setattr(options, "FULL_SEEDS", USUAL_SEEDS[1])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
