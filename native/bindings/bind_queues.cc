@@ -20,11 +20,16 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self,
   std::size_t count = 0;
   wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
               [&](Env& env, Time deadline) {
-                const std::lock_guard<std::mutex> lock(self.mutex());
-                fabric::CompletionQueue& queue = self.native();
-                check_overrun(queue);
-                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
-                                      &queue.watch());
+                // A simulated thread must not wait while it holds the lock: it would hold up the
+                // thread that runs all of them.
+                return env.poll_until(
+                    [&] {
+                      const std::lock_guard<std::mutex> lock(self.mutex());
+                      fabric::CompletionQueue& queue = self.native();
+                      check_overrun(queue);
+                      return (count = queue.poll(found)) != 0;
+                    },
+                    deadline, &self.native().watch());
               });
   found.resize(count);
   return to_rows(found, check);

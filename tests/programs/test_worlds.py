@@ -152,6 +152,21 @@ def test_verbs_from_two_nodes() -> None:
         assert cluster.program({0: target, 1: source}).latency("send").max > 500
 
 
+def test_tasks_may_wait_for_one_queue_beside_each_other() -> None:
+    async def main(node: Node) -> None:
+        queue = await node.do(node.device.completion_queue, 16)
+        first = node.spawn(wait_for(node, queue))
+        assert len(await node.do(queue.poll, timeout_s=1e-4)) == 0
+        assert len(await node.poll(queue, timeout_s=1e-4)) == 0
+        await first
+
+    async def wait_for(node: Node, queue: Any) -> None:
+        assert len(await node.do(queue.poll, timeout_s=1e-3)) == 0
+
+    with simulated() as cluster:
+        cluster.program({0: main})
+
+
 def test_a_call_that_would_wait_is_refused_in_a_turn() -> None:
     async def wrong(node: Node) -> None:
         with raises(rd.InvalidArgument, "node.do"):

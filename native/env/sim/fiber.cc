@@ -100,17 +100,22 @@ void Fiber::create(std::function<Fiber*()> entry, Fiber*& left) {
   arrive(fake_stack, nullptr, {});
 }
 
+// The OS thread may differ after a switch. __cxa_get_globals() is declared to be constant, so the
+// compiler would call it once for both sides; the empty assembly keeps it from seeing that here.
+[[gnu::noinline]] Fiber::ExceptionState& Fiber::exceptions_of_thread() {
+  asm volatile("" ::: "memory");
+  return *reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
+}
+
 void Fiber::switch_between(Fiber& from, Fiber& to, Fiber*& left) {
   // An exception in flight belongs to its stack, but the runtime keeps it per OS thread.
-  auto* runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
-  from.exceptions_ = std::exchange(*runtime, to.exceptions_);
+  from.exceptions_ = std::exchange(exceptions_of_thread(), to.exceptions_);
   left = &from;
   from.innermost_ = static_cast<const char*>(__builtin_frame_address(0));
   leave(&from.fake_stack_, to);
   boost::context::fiber context = std::move(to.context_).resume();
   arrive(from.fake_stack_, left, std::move(context));
-  runtime = reinterpret_cast<ExceptionState*>(__cxxabiv1::__cxa_get_globals());
-  *runtime = from.exceptions_;
+  exceptions_of_thread() = from.exceptions_;
 }
 
 }  // namespace pyrdma

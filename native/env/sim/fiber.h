@@ -37,6 +37,7 @@ class Fiber {
     void* caught = nullptr;
     unsigned int uncaught = 0;
   };
+  static ExceptionState& exceptions_of_thread();
   static void leave(void** fake_stack, const Fiber& to);
   static void arrive(void* fake_stack, Fiber* left, boost::context::fiber&& context);
 
