@@ -9,6 +9,7 @@ from pyrdma.systems.loco.benchmarks import benchmarks
 def test_the_rows_are_as_promised() -> None:
     found = {b.name: (b.better, b.peer.name if b.peer else None) for b in benchmarks()}
     assert found == {
+        "loco/awaited_read": (Better.HIGHER, None),
         "loco/barrier": (Better.LOWER, "Open MPI"),
         "loco/lock": (Better.HIGHER, "Open MPI"),
         "loco/lock_default": (Better.HIGHER, "Open MPI"),
