@@ -62,7 +62,8 @@ class TimelineWriter {
     text_.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
   }
   // Viewers count in whole nanoseconds. They round the begin and the duration of a slice apart from
-  // each other, so slices with picoseconds would overlap there, and Perfetto leaves such slices out.
+  // each other, so slices with picoseconds would overlap there, and Perfetto leaves such slices
+  // out.
   static Picos whole(Picos picos) { return picos / kNano * kNano; }
   // Microseconds with three decimals.
   void time(Picos picos) {
