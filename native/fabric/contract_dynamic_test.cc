@@ -282,6 +282,40 @@ TEST_P(FabricDynamic, ATargetLeavesServiceAndComesBack) {
 }
 
 // Node 0 writes to node 1 and to node 2 in turn while node 1 closes its target.
+// The packets of long messages from several senders come to the target in turn.
+TEST_P(FabricDynamic, MessagesOfSeveralSendersStayApart) {
+  if (!begin(3)) GTEST_SKIP() << "the device has no DC";
+  constexpr std::uint32_t kBytes = 60'000 / 8 * 8, kSenders = 2;
+  End& at = *ends[kSenders];
+  for (NodeId from = 0; from < kSenders; ++from)
+    for (std::uint32_t i = 0; i < kBytes; i += 8) *ends[from]->word(i) = 1 + from;
+  for (int round = 0; round < 20; ++round) {
+    for (std::uint32_t i = 0; i < kSenders; ++i)
+      ASSERT_TRUE(at.receive(std::size_t{i} * kBytes, kBytes, i));
+    std::vector<Sge> parts(kSenders);
+    std::vector<std::unique_ptr<Thread>> senders;
+    for (NodeId from = 0; from < kSenders; ++from) {
+      parts[from] = ends[from]->memory->sge(0, kBytes - 8 * from);
+      WorkRequest message = request(from, kSenders, Opcode::kSend, 0, 1);
+      message.sges = &parts[from];
+      senders.push_back(ends[from]->env.spawn("sender", [this, from, message] {
+        EXPECT_TRUE(post(from, message));
+        ends[from]->expect_send(1);
+      }));
+    }
+    for (std::uint32_t i = 0; i < kSenders; ++i) {
+      const Completion got = at.await_receive();
+      ASSERT_EQ(got.status, Status::kSuccess);
+      const std::size_t begin = got.wr_id * kBytes;
+      const std::uint64_t sender = at.load_word(begin);
+      EXPECT_EQ(got.byte_count, kBytes - 8 * (sender - 1)) << "the length of the other message";
+      for (std::uint32_t word = 0; word < got.byte_count; word += 8)
+        ASSERT_EQ(at.load_word(begin + word), sender) << "round " << round << " byte " << word;
+    }
+    for (auto& sender : senders) sender->join();
+  }
+}
+
 TEST_P(FabricDynamic, NothingFollowsTheEndOfATarget) {
   if (!begin(3)) GTEST_SKIP() << "the device has no DC";
   constexpr std::uint32_t kBytes = 64 << 10, kWords = kBytes / 8, kWrites = 8;

@@ -1,6 +1,7 @@
 #include "fabric/sim/receiver.h"
 
 #include <cstring>
+#include <utility>
 
 #include "fabric/sim/nic.h"
 #include "fabric/sim/queue_pair.h"
@@ -21,44 +22,59 @@ ReceiverState::ReceiverState(Nic& nic, SimCompletionQueue& completions, const Qp
       completions_(completions) {}
 
 std::optional<std::uint64_t> ReceiverState::flush_one() {
-  if (receiving_) {
-    receiving_ = false;
-    return current_.wr_id;
-  }
+  if (std::exchange(in_progress_.is_taken, false)) return in_progress_.entry.wr_id;
   if (own_ == nullptr || own_->empty()) return std::nullopt;
-  const std::uint64_t wr_id = own_->take(sges_).wr_id;
+  const std::uint64_t wr_id = own_->take(in_progress_.sges).wr_id;
   own_->end_receive();
   return wr_id;
 }
 
+// Many initiators send to the target of a dynamic connection, and their packets come in turn. So
+// the initiator's queue pair holds the receive in progress, as it holds all state of the responder.
+ReceiveInProgress& Receiver::in_progress(QueuePairCore& initiator, QueuePairCore& target) {
+  return target.options.transport == Transport::kDc ? initiator.responder.receive
+                                                    : target.receiver.in_progress_;
+}
+
 Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   nic_.weak_memory.drain(*message.initiator);
-  if (!target.receiver.receiving_ && !take_receive(message, target)) return Delivery::kNotReady;
+  ReceiveInProgress& receive = in_progress(*message.initiator, target);
+  if (!receive.is_taken && !take_receive(message, target, receive)) return Delivery::kNotReady;
   const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
   if (carries_data(message)) {
     std::uint64_t room = 0;
-    for (const Sge& sge : target.receiver.sges_) room += sge.length;
+    for (const Sge& sge : receive.sges) room += sge.length;
     if (room < std::uint64_t{message.header.total} + header_bytes) {
-      fail(target, Status::kLocalLength);
+      fail(target, receive, Status::kLocalLength);
       return Delivery::kTooLong;
     }
-    if (!place(message, target, header_bytes)) {
-      fail(target, Status::kLocalProtection);
+    if (!place(message, target, receive, header_bytes)) {
+      fail(target, receive, Status::kLocalProtection);
       return Delivery::kBadBuffer;
     }
   }
-  if (message.chunk.last) complete(message, target, header_bytes);
+  if (message.chunk.last) complete(message, target, receive, header_bytes);
   return Delivery::kDone;
 }
 
-bool Receiver::take_receive(const Message& message, QueuePairCore& target) {
+void Receiver::end(QueuePairCore& initiator) {
+  ReceiveInProgress& receive = initiator.responder.receive;
+  if (!receive.is_taken) return;
+  QueuePairCore* target = nic_.queue_pairs.find(receive.target);
+  if (target != nullptr && target->options.dc_target) fail(*target, receive, Status::kFlushed);
+  receive.is_taken = false;
+}
+
+bool Receiver::take_receive(const Message& message, QueuePairCore& target,
+                            ReceiveInProgress& receive) {
   if (target.receiver.queue_->empty()) return false;
   NicFaults* faults = nic_.faults();
   if (faults != nullptr && message.chunk.first && faults->stream.fire(Fault::rnr)) {
     faults->stream.reach(Fault::rnr);
     return false;
   }
-  target.receiver.take();
+  receive.take(*target.receiver.queue_);
+  receive.target = target.number;
   return true;
 }
 
@@ -73,8 +89,8 @@ const Region* Receiver::writable(const Sge& sge, const QueuePairCore& target) co
 // Copies the chunk to the receive's buffers, behind the space of the header. The NIC checks the
 // header's space, too, but does not write the header.
 bool Receiver::place(const Message& message, const QueuePairCore& target,
-                     std::uint32_t header_bytes) const {
-  const std::vector<Sge>& sges = target.receiver.sges_;
+                     const ReceiveInProgress& receive, std::uint32_t header_bytes) const {
+  const std::vector<Sge>& sges = receive.sges;
   std::uint32_t checked = 0;
   for (const Sge& sge : sges) {
     if (checked >= header_bytes) break;
@@ -95,15 +111,16 @@ bool Receiver::place(const Message& message, const QueuePairCore& target,
       });
 }
 
-void Receiver::complete(const Message& message, QueuePairCore& target, std::uint32_t header_bytes) {
+void Receiver::complete(const Message& message, QueuePairCore& target, ReceiveInProgress& receive,
+                        std::uint32_t header_bytes) {
   const RequestHeader& header = message.header;
-  target.receiver.receiving_ = false;
+  receive.is_taken = false;
   Completion completion;
-  completion.wr_id = target.receiver.current_.wr_id;
+  completion.wr_id = receive.entry.wr_id;
   completion.opcode = carries_data(message) ? Opcode::kReceive : Opcode::kReceiveWriteImm;
   completion.qp_num = target.number;
   completion.byte_count = header.total + header_bytes;
-  completion.stride = target.receiver.current_.stride;
+  completion.stride = receive.entry.stride;
   if (header.opcode == Opcode::kSendImm || header.opcode == Opcode::kWriteImm) {
     completion.flags |= kHasImmediate;
     completion.immediate = header.immediate;
@@ -118,10 +135,10 @@ void Receiver::complete(const Message& message, QueuePairCore& target, std::uint
   target.receiver.completions().push(completion, nullptr, 0, &message);
 }
 
-void Receiver::fail(QueuePairCore& target, Status status) {
-  target.receiver.receiving_ = false;
+void Receiver::fail(QueuePairCore& target, ReceiveInProgress& receive, Status status) {
+  receive.is_taken = false;
   Completion completion;
-  completion.wr_id = target.receiver.current_.wr_id;
+  completion.wr_id = receive.entry.wr_id;
   completion.status = status;
   completion.qp_num = target.number;
   target.receiver.completions().push(completion, nullptr, 0);

@@ -31,22 +31,15 @@ class ReceiverState {
   /// Returns its wr_id, or nothing when none is left.
   std::optional<std::uint64_t> flush_one();
   /// Forgets the receive in progress. An error has flushed the posted receives before.
-  void reset() { receiving_ = false; }
+  void reset() { in_progress_.is_taken = false; }
 
  private:
   friend class Receiver;
-  /// Takes the next posted receive. The queue must not be empty.
-  void take() {
-    current_ = queue_->take(sges_);
-    receiving_ = true;
-  }
 
   std::unique_ptr<ReceiveQueue> own_;  // null with a shared receive queue
   ReceiveQueue* queue_;
-  std::uint32_t domain_;    // receives may name regions of this protection domain
-  bool receiving_ = false;  // a message has taken `current_` and is not complete
-  ReceiveQueue::Entry current_;
-  std::vector<Sge> sges_;  // scatter list of `current_`
+  std::uint32_t domain_;  // receives may name regions of this protection domain
+  ReceiveInProgress in_progress_;
   SimCompletionQueue& completions_;
 };
 
@@ -55,13 +48,19 @@ class Receiver {
   explicit Receiver(Nic& nic) : nic_(nic) {}
   enum class Delivery { kDone, kNotReady, kTooLong, kBadBuffer };
   Delivery deliver(Message& message, QueuePairCore& target);
+  /// The dynamic connection of `initiator` has ended. Flushes the receive of its unfinished
+  /// message.
+  void end(QueuePairCore& initiator);
 
  private:
-  bool take_receive(const Message& message, QueuePairCore& target);
-  bool place(const Message& message, const QueuePairCore& target, std::uint32_t header_bytes) const;
+  static ReceiveInProgress& in_progress(QueuePairCore& initiator, QueuePairCore& target);
+  bool take_receive(const Message& message, QueuePairCore& target, ReceiveInProgress& receive);
+  bool place(const Message& message, const QueuePairCore& target, const ReceiveInProgress& receive,
+             std::uint32_t header_bytes) const;
   const Region* writable(const Sge& sge, const QueuePairCore& target) const;
-  static void complete(const Message& message, QueuePairCore& target, std::uint32_t header_bytes);
-  static void fail(QueuePairCore& target, Status status);
+  static void complete(const Message& message, QueuePairCore& target, ReceiveInProgress& receive,
+                       std::uint32_t header_bytes);
+  static void fail(QueuePairCore& target, ReceiveInProgress& receive, Status status);
   Nic& nic_;
 };
 

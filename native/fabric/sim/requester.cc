@@ -331,6 +331,7 @@ void Requester::disconnect(QueuePairCore& qp) {
   Nic*& target = qp.requester.dc_target_;
   if (target == nullptr) return;
   target->contexts.change_footprint(-qp.nic.fabric().profile.nic_qp_state_bytes);
+  target->receiver.end(qp);
   target = nullptr;
 }
 
