@@ -67,9 +67,10 @@ void Program::begin(Time now) {
   if (options_.deadline < kForever - now) last_moment_ = now + options_.deadline;
 }
 
-// Waits end, and so does Python code that never waits.
+// Waits end, and so does Python code that never waits. The waits of a simulated world end on the
+// thread that runs them: the session stops it.
 void Program::interrupt() {
-  end();
+  if (!simulated()) end();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const unsigned long thread : threads_)
     PyThreadState_SetAsyncExc(thread, PyExc_KeyboardInterrupt);
