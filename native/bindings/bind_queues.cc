@@ -20,16 +20,11 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self,
   std::size_t count = 0;
   wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
               [&](Env& env, Time deadline) {
-                // A simulated thread must not wait while it holds the lock: it would hold up the
-                // thread that runs all of them.
-                return env.poll_until(
-                    [&] {
-                      const std::lock_guard<std::mutex> lock(self.mutex());
-                      fabric::CompletionQueue& queue = self.native();
-                      check_overrun(queue);
-                      return (count = queue.poll(found)) != 0;
-                    },
-                    deadline, &self.native().watch());
+                const PyCompletionQueue::Call call(self);
+                fabric::CompletionQueue& queue = self.native();
+                check_overrun(queue);
+                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
+                                      &queue.watch());
               });
   found.resize(count);
   return to_rows(found, check);
@@ -80,7 +75,7 @@ std::uint32_t post(
     self.keep(kept.handle);
   }
   const fabric::PostResult result = self.session().call([&] {
-    const std::lock_guard<std::mutex> lock(self.mutex());
+    const PyQueuePair::Call call(self);
     fabric::QueuePair& qp = self.native();
     check_inline(self, batch);
     for (std::size_t i = 0; i < batch.requests.size(); ++i) {
@@ -102,7 +97,7 @@ std::uint32_t post_receive(Queue& self, const Arg<"receives", std::vector<PyRece
         {receive.wr_id, receive.sges.data(), static_cast<std::uint32_t>(receive.sges.size())});
   }
   const fabric::PostResult result = self.session().call([&] {
-    const std::lock_guard<std::mutex> lock(self.mutex());
+    const typename Queue::Call call(self);
     return self.native().post_receive(requests);
   });
   accept(result, requests.size(), "receive", "check its number of buffers");
@@ -213,7 +208,7 @@ void bind_queues(py::module_& verbs) {
           "connect",
           [](PyQueuePair& self, const Peer& peer) {
             self.session().call([&] {
-              const std::lock_guard<std::mutex> lock(self.mutex());
+              const PyQueuePair::Call call(self);
               self.native().connect(peer.value.value_or(fabric::QpAddress{}));
             });
           },
@@ -222,7 +217,7 @@ void bind_queues(py::module_& verbs) {
           "modify",
           [](PyQueuePair& self, const Arg<"state", fabric::QpState>& state, const Peer& peer) {
             self.session().call([&] {
-              const std::lock_guard<std::mutex> lock(self.mutex());
+              const PyQueuePair::Call call(self);
               self.native().modify(state, peer.value ? &*peer.value : nullptr);
             });
           },

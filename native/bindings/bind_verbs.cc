@@ -55,7 +55,7 @@ class PyConnection {
   }
   bool is_over() {
     return queue_pair_->session().call([this] {
-      const std::lock_guard lock(queue_pair_->mutex());
+      const PyQueuePair::Call call(*queue_pair_);
       queue_pair_->native();  // throws when it is closed
       return connection_->is_over();
     });
@@ -72,7 +72,7 @@ std::unique_ptr<PyConnection> connected(const std::shared_ptr<PyQueuePair>& queu
                                         const std::string& data, double timeout_s, Make&& make) {
   const Time timeout = duration_of(timeout_s, "timeout_s");
   auto connection = queue_pair->session().call([&] {
-    const std::lock_guard lock(queue_pair->mutex());
+    const PyQueuePair::Call call(*queue_pair);
     Env& env = queue_pair->env();
     return make(env, queue_pair->native(), std::as_bytes(std::span(data)), env.now() + timeout);
   });

@@ -28,19 +28,41 @@ class Held : public Owned {
     return *native_;
   }
   Env& env() const { return session().env(node_); }
-  /// Guards calls that one thread at a time may make.
-  std::mutex& mutex() { return mutex_; }
-  /// Counts the queue pairs that must be closed before this object, up or down.
+  /// The object cannot be closed while it lives.
+  class Use {
+   public:
+    explicit Use(Held& held) : held_(held) { held_.use(); }
+    ~Use() { held_.release(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    Held& held_;
+  };
+  /// A call that one thread at a time may make. Tasks of a simulated world share an OS thread, and
+  /// one that waited with a lock would hold up all of them: there a call takes none.
+  class Call {
+   public:
+    explicit Call(Held& held) : use_(held), lock_(held.mutex_, std::defer_lock) {
+      if (!held.session().simulated()) lock_.lock();
+    }
+
+   private:
+    Use use_;
+    std::unique_lock<std::mutex> lock_;
+  };
+  /// Counts what must end before this object is closed, queue pairs and calls, up or down.
   void use() { ++users_; }
   void release() { --users_; }
-  /// Destroys the native part; a second call does nothing. Throws Error while a queue pair uses the
-  /// object.
+  /// Destroys the native part; a second call does nothing. Throws Error while a queue pair or a
+  /// call uses the object.
   void close() {
     const py::gil_scoped_release release;
     session().exclusively([this] {
       if (native_ && users_ != 0) {
         throw Error(ErrorCode::kInvalidArgument,
-                    "a queue pair still uses this object; close the queue pair first");
+                    "a queue pair, or a call that waits, still uses this object; close the queue "
+                    "pair, or let the call end, first");
       }
       drop();
     });

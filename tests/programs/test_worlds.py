@@ -167,6 +167,47 @@ def test_tasks_may_wait_for_one_queue_beside_each_other() -> None:
         cluster.program({0: main})
 
 
+def test_tasks_may_use_one_queue_pair_while_another_connects_it() -> None:
+    async def main(node: Node) -> None:
+        domain = await node.do(node.device.protection_domain)
+        region = await node.do(domain.allocate, 64)
+        queue = await node.do(node.device.completion_queue, 16)
+        pair = await node.do(domain.queue_pair, queue)
+        connects = node.spawn(connect(node, pair))
+        await node.sleep(ns=1)
+        with raises(rd.Error, "queue pair"):
+            pair.post([rd.verbs.send(region.sge(0, 5))])
+        await connects
+        await node.do(pair.modify, rd.verbs.QpState.ERROR)
+
+    async def connect(node: Node, pair: Any) -> None:
+        await node.do(pair.connect, pair.address)
+
+    with simulated(1) as cluster:
+        cluster.program(main)
+
+
+def test_what_a_task_waits_for_is_not_closed() -> None:
+    async def main(node: Node) -> None:
+        queue = await node.do(node.device.completion_queue, 16)
+        for wait in (waits, waits_in_a_function):
+            task = node.spawn(wait(node, queue))
+            await node.sleep(ns=1)
+            with raises(rd.InvalidArgument, "a call that waits", "let the call end"):
+                await node.do(queue.close)
+            await task
+        await node.do(queue.close)
+
+    async def waits(node: Node, queue: Any) -> None:
+        assert len(await node.poll(queue, timeout_s=1e-4)) == 0
+
+    async def waits_in_a_function(node: Node, queue: Any) -> None:
+        assert len(await node.do(queue.poll, timeout_s=1e-4)) == 0
+
+    with simulated(1) as cluster:
+        cluster.program(main)
+
+
 def test_a_call_that_would_wait_is_refused_in_a_turn() -> None:
     async def wrong(node: Node) -> None:
         with raises(rd.InvalidArgument, "node.do"):

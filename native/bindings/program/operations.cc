@@ -125,9 +125,10 @@ PySendResult Steps::send(PyObject* self, PyObject** result) {
 
 void Poll::run(Task& task) {
   std::size_t count = 0;
+  const PyCompletionQueue::Use use(*queue_);
   task.wait(
       [&] {
-        const std::lock_guard<std::mutex> lock(queue_->mutex());
+        const PyCompletionQueue::Call call(*queue_);
         fabric::CompletionQueue& queue = queue_->native();
         check_overrun(queue);
         return (count = queue.poll(found_)) != 0;
