@@ -208,6 +208,31 @@ def test_what_a_task_waits_for_is_not_closed() -> None:
         cluster.program(main)
 
 
+def test_an_operation_that_outlives_its_program_says_so() -> None:
+    kept: list[Any] = []
+
+    class Steps:
+        def wait(self) -> None: ...
+
+        async def steps(self) -> None: ...
+
+        wait.__pyrdma_steps__ = steps  # type: ignore[attr-defined]
+
+    async def keeps(node: Node) -> None:
+        kept.append(node.do(Steps().wait))
+
+    async def awaits(_: Node) -> None:
+        with raises(rd.Error, "program"):
+            await kept[0]
+
+    with simulated(1) as cluster:
+        cluster.program(keeps)
+        cluster.program(awaits)
+        cluster.program(keeps)
+    with raises(rd.Error, "program"):
+        next(kept[1])
+
+
 def test_a_call_that_would_wait_is_refused_in_a_turn() -> None:
     async def wrong(node: Node) -> None:
         with raises(rd.InvalidArgument, "node.do"):

@@ -55,6 +55,8 @@ class Operation {
   virtual const char* waits_for() const = 0;
 
  protected:
+  /// In a slot of Python, while a C++ exception is handled: lets Python raise it.
+  PySendResult fail(PyObject* self, PyObject** result);
   virtual void run(Task& task) = 0;
   virtual py::object result() { return py::none(); }
   /// Whether it runs although its task is cancelled, or the program has ended.

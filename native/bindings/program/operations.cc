@@ -115,10 +115,15 @@ PySendResult Steps::send(PyObject* self, PyObject** result) {
     *result = PyObject_CallMethod(self, "result", nullptr);  // says that it was awaited
     return PYGEN_ERROR;
   }
-  const AwaitedCalls awaited(*node_);
-  const PySendResult sent = PyIter_Send(coroutine_.ptr(), Py_None, result);
-  if (sent != PYGEN_NEXT) coroutine_ = py::object();
-  return sent;
+  try {
+    const AwaitedCalls awaited(*node_);
+    const PySendResult sent = PyIter_Send(coroutine_.ptr(), Py_None, result);
+    if (sent != PYGEN_NEXT) coroutine_ = py::object();
+    return sent;
+  } catch (...) {                // the node's program is over
+    coroutine_.attr("close")();  // else Python warns that nobody has awaited it
+    return fail(self, result);
+  }
 }
 
 // ---- verbs ----

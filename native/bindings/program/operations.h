@@ -123,7 +123,7 @@ class Do final : public Operation, public CallForwarder {
 class AwaitedCalls {
  public:
   explicit AwaitedCalls(const NodeRun& node)
-      : session_(node.running_program().session()), before_(session_.await_calls(true)) {}
+      : session_(node.program().session()), before_(session_.await_calls(true)) {}
   ~AwaitedCalls() { session_.await_calls(before_); }
   AwaitedCalls(const AwaitedCalls&) = delete;
   AwaitedCalls& operator=(const AwaitedCalls&) = delete;

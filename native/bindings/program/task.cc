@@ -37,9 +37,21 @@ PySendResult Operation::send(PyObject* self, PyObject** result) {
     *result = Py_NewRef(self);
     return PYGEN_NEXT;
   }
-  // The bound method turns C++ exceptions into Python's.
-  *result = has_failed() ? PyObject_CallMethod(self, "result", nullptr) : take().release().ptr();
+  try {
+    // The bound method turns C++ exceptions into Python's, and takes longer.
+    *result = has_failed() ? PyObject_CallMethod(self, "result", nullptr) : take().release().ptr();
+  } catch (...) {  // of the conversion of the result
+    return fail(self, result);
+  }
   return *result != nullptr ? PYGEN_RETURN : PYGEN_ERROR;
+}
+
+PySendResult Operation::fail(PyObject* self, PyObject** result) {
+  error_ = std::current_exception();
+  done_ = true;
+  taken_ = false;
+  *result = PyObject_CallMethod(self, "result", nullptr);
+  return PYGEN_ERROR;
 }
 
 py::object Operation::take() {
