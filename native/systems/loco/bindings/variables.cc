@@ -45,7 +45,7 @@ void place(Caller& me, NodeId peer) {
 
 /// Returns the bytes that `post(block)` fetches into the block.
 template <class Post>
-std::uint64_t fetch(AtomicVar& var, Caller& me, Post&& post) {
+std::uint64_t fetch(Caller& me, Post&& post) {
   InFlight word(me.block(8));
   word.key = post(word.block);
   finish(word.key);
@@ -169,17 +169,16 @@ void bind_variables(const py::object& scope) {
   ChannelClass<AtomicVar>(scope, "AtomicVar", &make<AtomicVar, NodeId>)
       .on("fetch_add",
           [](AtomicVar& var, Caller& me, std::uint64_t addend) {
-            return fetch(var, me,
-                         [&](const MemRef& block) { return var.fetch_add(me, addend, block); });
+            return fetch(me, [&](const MemRef& block) { return var.fetch_add(me, addend, block); });
           })
       .on("compare_swap",
           [](AtomicVar& var, Caller& me, std::uint64_t expected, std::uint64_t desired) {
-            return fetch(var, me, [&](const MemRef& block) {
+            return fetch(me, [&](const MemRef& block) {
               return var.compare_swap(me, expected, desired, block);
             });
           })
       .on("load", [](AtomicVar& var, Caller& me) {
-        return fetch(var, me, [&](const MemRef& block) { return var.load(me, block); });
+        return fetch(me, [&](const MemRef& block) { return var.load(me, block); });
       });
 }
 
