@@ -333,7 +333,7 @@ mkdir -p "$reports"
 # shellcheck disable=SC2086 # lists of names
 ensure_packages $build_packages $test_packages
 # shellcheck disable=SC2086
-offer_packages $peer_packages $browser_packages
+offer_packages $cache_packages $peer_packages $browser_packages
 ensure_venv build base controller test notebook docs dev deploy
 ensure_package
 

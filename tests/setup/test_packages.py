@@ -103,7 +103,7 @@ def test_headers_come_from_named_packages() -> None:
 def test_libraries_come_from_named_packages() -> None:
     used = libraries()
     assert any(path.name.startswith("libboost_context") for path in used)
-    packages = named("build_packages", "test_packages", "optional_packages")
+    packages = named("build_packages", "test_packages", "optional_packages", "cache_packages")
     assert not_installed_by(packages, used) == []
 
 
@@ -134,7 +134,8 @@ def test_what_is_not_of_a_package_is_told(tmp_path: Path) -> None:
 
 def all_packages() -> set[str]:
     lists = ("build_packages", "test_packages", "peer_packages", "slurm_packages", "disk_packages")
-    return named(*lists, "optional_packages", "browser_packages") | of_the_guest()
+    offered = ("cache_packages", "browser_packages")
+    return named(*lists, *offered, "optional_packages") | of_the_guest()
 
 
 def test_scripts_call_commands_of_named_packages() -> None:
