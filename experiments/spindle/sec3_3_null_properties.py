@@ -144,12 +144,10 @@ def figure(data: Data, claims: Mapping[str, Claim]) -> Figure:  # noqa: ARG001 -
     nodes = max(data.values_of("nodes"))
     rates: dict[str, list[float]] = {}
     for series in ("batching", "batching+nulls"):
-        rows = data.select("stalls", series=series, nodes=nodes).set_index("pattern")["value"]
+        points = [{"series": series, "nodes": nodes, "pattern": pattern} for pattern in PATTERNS]
         rates[_multicast.NAMES[series]] = [
-            0.0
-            if rows[pattern]
-            else data.value("throughput", "GB/s", series=series, nodes=nodes, pattern=pattern)
-            for pattern in PATTERNS
+            0.0 if data.value("stalls", **point) else data.value("throughput", "GB/s", **point)
+            for point in points
         ]
     figures.bars(ax, [name for name, _ in PATTERNS.values()], rates)
     for container in ax.containers:

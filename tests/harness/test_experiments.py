@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from pyrdma import claims, figures, judging, registry
+from pyrdma.data import Data
 from pyrdma.evidence import Evidence
 from pyrdma.runs import Options, execute
 from tests.figures.faults import faults
@@ -51,5 +52,11 @@ def test_every_experiment_runs_quickly_draws_and_decides(
     assert not report.figure_failed
     assert found == []
     assert json.loads((report.folder / "run.json").read_text())["quick"] is True
+    if report.figures:  # also of several runs
+        table = pd.read_parquet(report.folder / "results.parquet")
+        runs = pd.concat(table.assign(seed=seed) for seed in (1, 2, 3))
+        make = registry.load(name).figure
+        assert make is not None
+        make(Data(runs.reset_index(drop=True)), claims.load())
     for verdict in claims.judged(Evidence(out, "sim"), experiment=name):
         assert not verdict.reason.startswith(judging.DECIDER_FAILED), verdict
