@@ -61,9 +61,10 @@ def _note(values: Sequence[int], visible: bool, runs: int) -> str:
     From the least to the largest of n values is an interval of the median with a probability of
     1 - 1/2^(n - 1).
     """
-    if not values or max(values) < 2:
+    several = [count for count in values if count > 1]
+    if not several:
         return ""
-    least, most = min(values), max(values)
+    least, most = min(several), max(several)
     count = f"{most}" if least == most else f"{least} to {most}"
     among = "" if runs <= MOST_RUNS else f" (of {runs}, the first {MOST_RUNS})"
     if not visible:
@@ -71,9 +72,10 @@ def _note(values: Sequence[int], visible: bool, runs: int) -> str:
         return f"Medians; {count} runs{among} differ by less than {share} of each axis."
     level = min(99.9, math.floor(1000 * (1 - 0.5 ** (least - 1))) / 10)
     how = "a" if least == most else "at least a"
+    others = "" if len(several) == len(values) else " Some places have a single run."
     return (
         f"Bands and bars: least to largest of {count} runs{among}, {how} {level:g} % interval of "
-        "the median."
+        f"the median.{others}"
     )
 
 

@@ -188,6 +188,7 @@ def test_unusual_figures_are_drawn_as_they_are() -> None:
     ("values", "runs", "words"),
     [
         ([2, 12], 12, "of 2 to 12 runs, at least a 50 % interval"),
+        ([3, 1], 3, "of 3 runs, a 75 % interval of the median. Some places have a single run."),
         ([12], 12, "of 12 runs, a 99.9 % interval"),
         ([6], 6, "a 96.8 % interval"),
         ([30], 40, "of 30 runs (of 40, the first 30)"),
