@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any
 
-__all__ = ["RING", "RING_WIDER", "name_coinciding", "series_of"]
+__all__ = ["RING", "RING_WIDER", "SUM", "name_coinciding", "series_of"]
 
 RING = "ring"
 """Group of the lines that only mark points of other lines."""
+
+SUM = "sum"
+"""Group of the lines whose numbers are sums over all runs: these have no spread."""
 
 RING_WIDER = 4.0
 """Difference of the sizes of a ring and of the marker in it, in points."""

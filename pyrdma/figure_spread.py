@@ -8,14 +8,14 @@ as a ratio of two systems, has the range of the ratios within the runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .data import Data
-from .figure_names import RING
+from .figure_names import RING, SUM
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +35,9 @@ VISIBLE = 0.01
 def drawn(draw: Callable[[Data], Any], table: pd.DataFrame) -> tuple[Any, str]:
     """Return the figure that `draw` makes of a table, with its spread, and a note that names it.
 
-    The note is empty for a single run. A run of which `draw` makes no figure, because some
-    of its points are missing, is left out. Errors of `draw` on the whole table are the caller's.
+    The note is empty for a single run. A run is left out if `draw` makes no figure of it, or if it
+    lacks the least or the largest value of a parameter: many figures choose that one. Errors of
+    `draw` on the whole table are the caller's.
     """
     figure = draw(Data(table))
     if not hasattr(figure, "axes"):
@@ -45,18 +46,27 @@ def drawn(draw: Callable[[Data], Any], table: pd.DataFrame) -> tuple[Any, str]:
     runs = [part for _, part in table.groupby(keys)] if keys else []
     if len(runs) < 2:
         return figure, ""
-    shapes = [shape for run in runs[:MOST_RUNS] if (shape := _shape_of(draw, run)) is not None]
+    numbers = table[Data(table).parameters].select_dtypes("number")
+    ends = numbers.agg(["min", "max"])
+    alike = [run for run in runs if run[numbers.columns].agg(["min", "max"]).equals(ends)]
+    shapes = [shape for run in alike[:MOST_RUNS] if (shape := _shape_of(draw, run)) is not None]
     spreads = [
         _Spread(ax, [shape[number] for shape in shapes if number < len(shape)])
         for number, ax in enumerate(figure.axes)
     ]
-    visible = [spread.draw() for spread in spreads]
+    for spread in spreads:
+        spread.draw()
     values = [count for spread in spreads for count in spread.values]
-    return figure, _note(values, any(visible), len(runs))
+    drew = {what for spread in spreads for what in spread.drew}
+    if not drew and not all(spread.has_compared_all for spread in spreads):
+        return figure, ""
+    return figure, _note(values, drew, len(runs))
 
 
-def _note(values: Sequence[int], visible: bool, runs: int) -> str:
-    """Return the line about the spread; `values` has the number of values at each place.
+def _note(values: Sequence[int], drew: Collection[str], runs: int) -> str:
+    """Return the line about the spread.
+
+    `values` has the number of values at each place, and `drew` what shows the spread: bands, bars.
 
     From the least to the largest of n values is an interval of the median with a probability of
     1 - 1/2^(n - 1).
@@ -67,14 +77,15 @@ def _note(values: Sequence[int], visible: bool, runs: int) -> str:
     least, most = min(several), max(several)
     count = f"{most}" if least == most else f"{least} to {most}"
     among = "" if runs <= MOST_RUNS else f" (of {runs}, the first {MOST_RUNS})"
-    if not visible:
+    if not drew:
         share = f"{100 * VISIBLE:g} %"
         return f"Medians; {count} runs{among} differ by less than {share} of each axis."
     level = min(99.9, math.floor(1000 * (1 - 0.5 ** (least - 1))) / 10)
     how = "a" if least == most else "at least a"
     others = "" if len(several) == len(values) else " Some places have a single run."
+    what = " and ".join(sorted(drew)).capitalize()
     return (
-        f"Bands and bars: least to largest of {count} runs{among}, {how} {level:g} % interval of "
+        f"{what}: least to largest of {count} runs{among}, {how} {level:g} % interval of "
         f"the median.{others}"
     )
 
@@ -89,28 +100,26 @@ class _Panel:
 
 def _shape_of(draw: Callable[[Data], Any], run: pd.DataFrame) -> list[_Panel] | None:
     """Return what `draw` draws of a single run; None if it draws nothing."""
-    import matplotlib.pyplot as plt
+    from . import figures  # it loads Matplotlib
 
-    before = plt.get_fignums()
     try:
-        return [
-            _Panel(
-                {name: [*map(_points, lines)] for name, lines in _lines(ax).items()},
-                [*map(_ends, _bars(ax))],
-            )
-            for ax in draw(Data(run)).axes
-        ]
+        with figures.closing():
+            return [
+                _Panel(
+                    {name: [*map(_points, lines)] for name, lines in _lines(ax).items()},
+                    [*map(_ends, _bars(ax))],
+                )
+                for ax in draw(Data(run)).axes
+            ]
     except Exception:  # the figure of all runs shows errors; a single run may lack points
         return None
-    finally:
-        for number in set(plt.get_fignums()).difference(before):
-            plt.close(number)
 
 
 def _lines(ax: Any) -> dict[str, list[Any]]:
     """Return the lines of measured numbers, by their name in the legend; "" for those without one.
 
-    The paper's numbers, the marks of busy threads and the ends of error bars are none of them.
+    The paper's numbers, the marks of busy threads, sums over all runs and the ends of error bars
+    are none of them.
     """
     from matplotlib.container import ErrorbarContainer  # figures.new has seen to its settings
 
@@ -123,7 +132,7 @@ def _lines(ax: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for line in ax.lines:
         label = str(line.get_label())
-        if not (label.startswith("paper") or line.get_gid() == RING or line in apart):
+        if not (label.startswith("paper") or line.get_gid() in (RING, SUM) or line in apart):
             found.setdefault("" if label.startswith("_") else label, []).append(line)
     return found
 
@@ -154,17 +163,29 @@ class _Spread:
     ----------
     values
         The number of values at each place of each line and bar.
+    drew
+        What shows the spread: "bands", "bars", or both; empty if none is visible.
+    has_compared_all
+        Whether each run has drawn all that the panel has.
     """
 
     def __init__(self, ax: Any, runs: Sequence[_Panel]) -> None:
         self.ax = ax
         self.runs = runs
         self.values: list[int] = []
+        self.drew: set[str] = set()
+        self.has_compared_all = True
         self._corners: list[Array] = []
 
-    def draw(self) -> bool:
-        """Draw the spread of the panel's lines and bars; return whether one is visible."""
+    def draw(self) -> None:
+        """Draw the spread of the panel's lines and bars."""
+        from matplotlib.collections import PathCollection
+
         named, bars = _lines(self.ax), _bars(self.ax)
+        self.has_compared_all = not any(
+            [isinstance(each, PathCollection) for each in self.ax.collections]
+            + [line.get_gid() == SUM for line in self.ax.lines]
+        )
         limits = self.ax.get_xlim(), self.ax.get_ylim()
         for name, lines in named.items():
             of_runs = [run.lines.get(name, ()) for run in self.runs]
@@ -172,14 +193,15 @@ class _Spread:
                 same = [found[place] for found in of_runs if len(found) == len(lines)]
                 if len(_points(line)) and same:
                     self._line(line, _points(line), same)
+                self.has_compared_all &= len(same) == len(self.runs)
         for place, each in enumerate(bars):
             ends = _ends(each)
             same = [run.bars[place] for run in self.runs if len(run.bars) == len(bars)]
             same = [found for found in same if len(found) == len(ends)]
             if len(ends) and same:
                 self._bars(ends, same, "black")
+            self.has_compared_all &= len(same) == len(self.runs)
         self._widen(*limits)
-        return bool(self._corners)
 
     def _line(self, line: Any, points: Array, runs: Sequence[Array]) -> None:
         """Draw a band around a line; bars where the points are not joined, or move along x."""
@@ -209,6 +231,7 @@ class _Spread:
                 zorder=line.get_zorder() - 0.5,
             )
             self._corners += [np.column_stack([points[:, 0], end]) for end in (low, high)]
+            self.drew.add("bands")
 
     def _across(
         self, line: Any, points: Array, runs: Sequence[Array], in_data: Sequence[bool]
@@ -224,6 +247,7 @@ class _Spread:
             ends = np.full((2, 2), np.nan)
             ends[:, axis] = low, high
             self._corners.append(ends)
+            self.drew.add("bands")
 
     def _bars(self, points: Array, runs: Sequence[Array], color: str) -> None:
         """Draw a bar from the least to the largest of each point, along each axis that differs."""
@@ -236,6 +260,7 @@ class _Spread:
             error = np.array([at[:, axis] - low, high - at[:, axis]])
             style = {"ecolor": color, "elinewidth": 0.9, "capsize": 1.8, "zorder": 3.5}
             self.ax.errorbar(*at.T, **{name: error}, fmt="none", **style)
+            self.drew.add("bars")
             for end in (low, high):
                 corner = at.copy()
                 corner[:, axis] = end

@@ -82,6 +82,19 @@ _paper: ContextVar[bool] = ContextVar("paper", default=True)
 
 
 @contextmanager
+def closing() -> Iterator[None]:
+    """Close the figures that the block makes, since pyplot keeps all others open."""
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    try:
+        yield
+    finally:
+        for number in set(plt.get_fignums()).difference(before):
+            plt.close(number)
+
+
+@contextmanager
 def without_paper() -> Iterator[None]:
     """Leave the paper's numbers out of all that is drawn and saved inside the block."""
     token = _paper.set(False)

@@ -399,7 +399,8 @@ def _draw(
         return replace(report, figure_skipped="no stored point is on the axes")
     known, source = claims.load(), registry.source(name)
     own = {p.profile for p in points_of_figure(experiment, "sim", None, {})}
-    with nullcontext() if captions.is_papers(chosen, own) else figures.without_paper():
+    beside = nullcontext() if captions.is_papers(chosen, own) else figures.without_paper()
+    with figures.closing(), beside:
         try:
             figure, note = figure_spread.drawn(
                 lambda data: make(data, known), results.table(chosen)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyrdma import Axis, Experiment, Point, Row, figures, workload
 from pyrdma.claims import Claim
 from pyrdma.data import Data
+from pyrdma.figure_names import SUM
 from pyrdma.result import Result
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ SERIES: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "forbidden": (("forbidden",), {"marker": "X", "color": "#000000", "markersize": 8}),
 }
 """Levels and style of each series in the figure."""
+NEVER = 1e-6
+"""Where an outcome that was never seen is drawn: below one of all rounds of any run."""
 
 
 def rows_of(result: Result, memory: str) -> list[Row]:
@@ -63,18 +66,17 @@ def measure(point: Point) -> list[Row]:
 def draw_half(ax: Any, frame: Any, shapes: list[str]) -> None:
     """Draw a dot per kind of outcome of a shape; allowed outcomes never seen lie at the left."""
     rounds = frame.groupby("shape")["value"].sum()
-    least = 0.3 / rounds.max()
     for label, (levels, style) in SERIES.items():
         xs, ys = [], []
         for y, shape in enumerate(shapes):
             rows = frame[(frame["shape"] == shape) & frame["level"].isin(levels)]
             if len(rows):
-                xs.append(max(rows["value"].sum() / rounds[shape], least))
+                xs.append(max(rows["value"].sum() / rounds[shape], NEVER))
                 ys.append(y)
-        ax.plot(xs, ys, linestyle="none", label=label, **style)
-    ax.axvline(least, color="black", linewidth=0.6, linestyle=":")
+        ax.plot(xs, ys, linestyle="none", label=label, gid=SUM, **style)
+    ax.axvline(NEVER, color="black", linewidth=0.6, linestyle=":")
     ax.set_xscale("log")
-    ax.set_xlim(least / 2, 2)
+    ax.set_xlim(NEVER / 2, 2)
     ax.set_yticks(range(len(shapes)), shapes, fontsize=6)
     ax.set_ylim(len(shapes) - 0.4, -0.6)
     ax.set_xlabel("Share of rounds (dotted: allowed, never seen)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ import pytest
 
 from pyrdma import figure_layout, figure_spread, figures
 from pyrdma.data import Data
+from pyrdma.figure_names import SUM
 
 SEEDS = {1: 1.0, 2: 1.5, 3: 1.2}
 
@@ -62,7 +64,7 @@ def test_a_band_goes_from_the_least_to_the_largest_seed() -> None:
     of_b = ax.collections[1].get_paths()[0].vertices
     assert {y for x, y in of_b if x == 4} == {40.0, 60.0}
     assert list(ax.lines[1].get_ydata()) == [12.0, 24.0, 48.0]
-    assert note == "Bands and bars: least to largest of 3 runs, a 75 % interval of the median."
+    assert note == "Bands: least to largest of 3 runs, a 75 % interval of the median."
 
 
 def test_a_derived_number_has_the_range_that_it_has_within_the_seeds() -> None:
@@ -100,6 +102,38 @@ def test_a_point_that_a_seed_lacks_has_the_range_of_the_others() -> None:
     of_a = figure.axes[0].collections[0].get_paths()[0].vertices
     assert {y for x, y in of_a if x == 2} == {2.0, 2.4}
     assert {y for x, y in of_a if x == 4} == {4.0, 6.0}
+
+
+def test_a_run_without_the_largest_value_of_a_parameter_is_left_out() -> None:
+    def largest(data: Data) -> Any:
+        fig, ax = figures.new()
+        n = max(data.values_of("n"))
+        figures.bars(ax, [f"{n} nodes"], {"a": [data.value("rate", series="a", n=n)]})
+        return fig
+
+    whole = table({1: 1.0, 2: 1.0, 3: 1.0})
+    figure, note = figure_spread.drawn(largest, whole[(whole["seed"] != 3) | (whole["n"] < 4)])
+    assert not figure.axes[0].collections
+    assert note == "Medians; 2 runs differ by less than 1 % of each axis."
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda ax, rate: ax.scatter([1], [rate]),
+        lambda ax, rate: ax.plot([1, 2], [rate, rate], label=f"peak {rate:.1f}"),
+        lambda ax, rate: ax.plot([1, 2], [rate, rate], label="all", gid=SUM),
+    ],
+)
+def test_nothing_is_said_of_what_was_not_compared(draw: Callable[[Any, float], None]) -> None:
+    def figure(data: Data) -> Any:
+        fig, ax = figures.new()
+        ax.plot([1, 2], [5, 5], label="constant")
+        draw(ax, data.value("rate", series="a", n=4))
+        return fig
+
+    _, note = figure_spread.drawn(figure, table(SEEDS))
+    assert note == ""
 
 
 def test_a_run_that_cannot_be_drawn_alone_is_left_out() -> None:
@@ -197,5 +231,5 @@ def test_unusual_figures_are_drawn_as_they_are() -> None:
 def test_the_note_states_the_least_number_of_values(
     values: list[int], runs: int, words: str
 ) -> None:
-    assert words in figure_spread._note(values, True, runs)
-    assert figure_spread._note([1, 1], True, runs) == ""
+    assert words in figure_spread._note(values, {"bands"}, runs)
+    assert figure_spread._note([1, 1], {"bands"}, runs) == ""
