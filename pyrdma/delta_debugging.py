@@ -34,8 +34,8 @@ def ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
 def least_window(count: int, fails: Callable[[int, int], bool]) -> tuple[int, int]:
     """Return the first and the last number of a window of 0 to `count` - 1 that still fails.
 
-    The whole window fails. Bisection finds its end, then its begin; so each is the outermost one
-    only if larger windows fail wherever smaller ones do.
+    The whole window fails. Bisection finds its end, then its begin. The window is the smallest if
+    each window around one that fails does, too.
     """
     low, last = 0, count - 1
     while low < last:

@@ -1,11 +1,11 @@
 """Leader election by terms and majorities, under partitions and deaths.
 
-Run it: python experiments/examples/programs/leader_election.py [--quorum 2]
+Run it: python experiments/examples/programs/leader_election.py [QUORUM]
 
 A member that hears no leader for a while asks all for their votes in a new term. It leads while a
 majority votes for it, beat after beat. A member has one vote in a term, and none in earlier ones.
 Members are cut off, die and come back. No term may have two leaders, and one must lead again soon
-after each fault. `--quorum 2` is no majority of five.
+after each fault. A quorum of 2 is no majority of five.
 """
 
 import sys
@@ -71,7 +71,7 @@ def judge(reigns: Reigns) -> tuple[list[int], float]:
 def main() -> None:
     """Print what was wrong with each seed."""
     for seed in range(10):
-        twice, gap_ms = judge(run(seed, int(sys.argv[-1]) if "--quorum" in sys.argv else 3))
+        twice, gap_ms = judge(run(seed, int(sys.argv[1]) if sys.argv[1:] else 3))
         print(f"seed {seed}: terms with two leaders: {twice or 'none'}; none for {gap_ms:.0f} ms")
 
 
