@@ -181,6 +181,7 @@ def _is_function(v: object) -> bool:
         "arguments": _shapes.list_of(_shapes.is_plain),
         "keywords": _shapes.mapping_of(_shapes.is_plain, 256),
         "experiments": _shapes.text(4096),
+        "sent": lambda item: isinstance(item, bool),
     }
     return v is None or _shapes.has(v, fields)
 
@@ -233,6 +234,7 @@ _KINDS: Mapping[str, Mapping[str, _shapes.Shape]] = {
         "file": _shapes.text(4096),
         "package": lambda v: isinstance(v, bool),
         "piece": _shapes.text(MOST_PIECE),
+        "first": lambda v: isinstance(v, bool),
     },
     "program": {"function": _is_function, "options": _are_options, "run": _WIDE},
     "failed": {"error": _shapes.text(1 << 16), "error_kind": _shapes.text(64), "run": _WIDE},

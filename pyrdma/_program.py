@@ -132,8 +132,19 @@ def address_of(function: Program) -> dict[str, Any]:
         "name": name,
         "arguments": list(arguments),
         "keywords": dict(keywords),
-        "experiments": next(iter(getattr(sys.modules.get("experiments"), "__path__", ())), ""),
+        "experiments": _folder_of_experiments(),
+        "sent": False,
     }
+
+
+def _folder_of_experiments() -> str:
+    """Return the folder of the package in which experiments find helpers; "" if there is none.
+
+    A user's own package of this name has a file.
+    """
+    package = sys.modules.get("experiments")
+    folders = getattr(package, "__path__", ()) if getattr(package, "__file__", None) is None else ()
+    return next(iter(folders), "")
 
 
 def function_at(address: Mapping[str, Any], sent: SentSources) -> Program:
@@ -142,14 +153,12 @@ def function_at(address: Mapping[str, Any], sent: SentSources) -> Program:
     Raises
     ------
     InvalidArgument
-        The file has no such function.
+        The file has no such function, or was not sent as it should.
     """
     file, name = address["file"], address["name"]
     _importing.append(file)
     try:
-        names = sent.run(file)
-        if names is None:
-            names = _run_own(file, address["experiments"])
+        names = sent.run(file) if address["sent"] else _run_own(file, address["experiments"])
     finally:
         _importing.pop()
     found = names.get(name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ _PYTHON = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", 
 
 def _module_of(file: str) -> str:
     """Return the name under which a node imports the file of a function."""
-    return f"pyrdma_program_{hashlib.sha256(file.encode()).hexdigest()[:16]}"
+    return f"pyrdma_program_{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}"
 
 
 # --- the driver -----------------------------------------------------------------------------------
@@ -68,11 +69,13 @@ def sources_of(file: str) -> list[dict[str, Any]]:
             )
         about = {"kind": "source", "module": module, "file": str(path or ""), "package": package}
         pieces = [text[at : at + MOST_PIECE] for at in range(0, len(text), MOST_PIECE)] or [""]
-        messages[module] = [{**about, "piece": piece} for piece in pieces]
+        messages[module] = [{**about, "piece": piece, "first": False} for piece in pieces]
         own = module if package else module.rpartition(".")[0]
         for name in _imports(tree, own):
             waiting += _found(name)
-    return [message for pieces in messages.values() for message in pieces]
+    every = [message for pieces in messages.values() for message in pieces]
+    every[0]["first"] = True
+    return every
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[str]:
@@ -95,6 +98,8 @@ def _found(name: str) -> Iterator[tuple[str, Path | None, bool]]:
         module = ".".join(words[:count])
         loaded = sys.modules.get(module)
         spec = None if loaded is not None else PathFinder.find_spec(module, within)
+        if loaded is None and spec is None:  # a name in a module, or a module that is not here
+            return
         file = getattr(loaded, "__file__", None) or (spec.origin if spec is not None else None)
         folders = getattr(loaded or spec, "__path__", None)
         if folders is None and spec is not None:
@@ -136,6 +141,8 @@ class SentSources(ExecutionLoader, MetaPathFinder):
         ProtocolError
             The sources are too long, or pieces of one module differ in file or kind.
         """
+        if message["first"]:  # what came before was for a program that has not begun
+            self._coming = {}
         name = message["module"]
         before = self._coming.get(name, {**message, "piece": ""})
         if any(before[field] != message[field] for field in ("file", "package")):
@@ -167,10 +174,21 @@ class SentSources(ExecutionLoader, MetaPathFinder):
             sys.meta_path.insert(0, self)
         importlib.invalidate_caches()
 
-    def run(self, file: str) -> Mapping[str, Any] | None:
-        """Run a file that was sent, and return its names; None if it was not sent."""
+    def run(self, file: str) -> Mapping[str, Any]:
+        """Run a file that was sent, and return its names.
+
+        Raises
+        ------
+        InvalidArgument
+            The file was not sent.
+        """
         name = _module_of(file)
-        return vars(importlib.import_module(name)) if name in self._modules else None
+        if name not in self._modules:
+            raise InvalidArgument(
+                f"functions: the node has not got {file}: it came back while the files were sent; "
+                "run the program again"
+            )
+        return vars(importlib.import_module(name))
 
     # Python's import calls these.
 

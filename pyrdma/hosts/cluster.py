@@ -110,12 +110,11 @@ class RemoteProcessCluster(ProcessCluster):
             result = self.conditions.judge(result, self._bound_ns())
         return result
 
-    def _send_sources(self, addresses: Mapping[int, Mapping[str, Any]]) -> None:
-        sources = {file: sources_of(file) for file in {a["file"] for a in addresses.values()}}
-        for node in self._nodes:
-            if node.number in addresses:
-                for message in sources[addresses[node.number]["file"]]:
-                    node.send(message)
+    def _sources(self, addresses: Mapping[int, dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+        of_files = {file: sources_of(file) for file in {a["file"] for a in addresses.values()}}
+        for address in addresses.values():
+            address["sent"] = True
+        return {node: of_files[address["file"]] for node, address in addresses.items()}
 
     def _bound_ns(self) -> int:
         """Return the bound of the clocks' error; that of no clock if they cannot be compared."""

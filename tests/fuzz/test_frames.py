@@ -44,6 +44,7 @@ MESSAGES: list[dict[str, Any]] = [
         "file": "/own/package/module.py",
         "package": False,
         "piece": "x = 1",
+        "first": True,
     },
     {
         "kind": "program",
@@ -53,6 +54,7 @@ MESSAGES: list[dict[str, Any]] = [
             "arguments": [1, None, {"a": [True, 1.5]}],
             "keywords": {"depth": 8},
             "experiments": "/own/experiments",
+            "sent": True,
         },
         "options": {
             "deadline_ns": 10**10,

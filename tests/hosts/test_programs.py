@@ -174,8 +174,11 @@ def test_files_that_cannot_be_sent_are_refused(folder: Path) -> None:
         _sent.sources_of(str(file))
 
 
+PIECE = {"kind": "source", "file": "/a.py", "package": False, "piece": "", "first": False}
+
+
 def test_a_node_bounds_what_it_is_sent() -> None:
-    piece = {"kind": "source", "module": "a", "file": "/a.py", "package": False, "piece": ""}
+    piece = {**PIECE, "module": "a"}
     sent = _sent.SentSources()
     for _ in range(_sent.MOST // MOST_PIECE):
         sent.take({**piece, "piece": "#" * MOST_PIECE})
@@ -193,14 +196,26 @@ def test_a_node_bounds_what_it_is_sent() -> None:
 @pytest.mark.parametrize("name", ["json", "pyrdma.errors", "pyrdma.own"])
 def test_a_sent_module_takes_the_place_of_no_other(name: str) -> None:
     loaded = sys.modules.get(name)
-    piece = {"kind": "source", "module": name, "file": "/a.py", "package": False, "piece": "x = 1"}
     sent = _sent.SentSources()
-    sent.take(piece)
+    sent.take({**PIECE, "module": name, "piece": "x = 1"})
     with raises(rd.InvalidArgument, name, "rename"):
         sent.begin()
     sent.begin()
     assert sys.modules.get(name) is loaded
     if sent in sys.meta_path:
+        sys.meta_path.remove(sent)
+
+
+def test_what_was_sent_for_a_program_that_did_not_begin_is_forgotten() -> None:
+    sent = _sent.SentSources()
+    for text in ("import none", "x = 1"):
+        sent.take({**PIECE, "module": _sent._module_of("/a.py"), "piece": text, "first": True})
+    sent.begin()
+    try:
+        assert sent.run("/a.py")["x"] == 1
+        with raises(rd.InvalidArgument, "/b.py", "again"):
+            sent.run("/b.py")
+    finally:
         sys.meta_path.remove(sent)
 
 
@@ -211,12 +226,32 @@ def test_a_broken_sending_leaves_nothing_for_the_next_program(
     def broken(*_: Any) -> None:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(made, "_send_sources", broken)
     own_program = importlib.import_module("own_program")
-    with pytest.raises(OSError):  # noqa: PT011 - of the line above
-        made.program(own_program.main, deadline_s=20)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(made._nodes[1]), "send", broken)
+        with pytest.raises(OSError, match="no space"):
+            made.program(own_program.main, deadline_s=20)
     with raises(rd.InvalidArgument, "closed"):
         made.program(own_program.main, deadline_s=20)
+
+
+def test_files_that_cannot_be_sent_cost_nothing_but_the_program(made: Any, folder: Path) -> None:
+    own_program = importlib.import_module("own_program")
+    sizes = (folder / "helpers/sizes.py").read_text()
+    (folder / "helpers/sizes.py").write_text("SIZE =")
+    with raises(rd.InvalidArgument, folder / "helpers/sizes.py", "line 1"):
+        made.program({0: functools.partial(own_program.main, depth=1)}, deadline_s=20)
+    (folder / "helpers/sizes.py").write_text(sizes)
+    result = made.program({0: functools.partial(own_program.main, depth=1)}, deadline_s=20)
+    assert result.value("depth") == 1
+
+
+@pytest.mark.parametrize("name", ["program.py", "\udcff.py"])
+def test_names_that_are_no_modules_are_not_sent(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text("from experiments import *\nfrom experiments.none import a\nimport none\n")
+    names = {message["module"] for message in _sent.sources_of(str(file))}
+    assert names - {"experiments"} == {_sent._module_of(str(file))}
 
 
 EXPERIMENT = """\

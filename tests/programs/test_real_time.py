@@ -226,3 +226,25 @@ def test_a_killed_process_ends_the_program() -> None:
         with raises(rd.NodeEnded, "node 1"):
             cluster.program(waits_for_ever, deadline_s=20)
         killer.join()
+
+
+OWN = """\
+import pyrdma as rd
+from experiments import RATE
+
+async def main(node):
+    node.count("rate", RATE)
+
+if __name__ == "__main__":
+    with rd.Cluster.local(nodes=2, fabric="shm", mode="process") as cluster:
+        print(cluster.program({0: main}).value("rate"))
+"""
+
+
+def test_a_user_may_have_a_package_of_the_name_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/__init__.py").write_text("RATE = 5\n")
+    (tmp_path / "own.py").write_text(OWN)
+    words = [sys.executable, "own.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["5.0"], done.stderr
