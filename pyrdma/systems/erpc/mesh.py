@@ -145,13 +145,12 @@ class Session:
         found = await result_of(
             native.call(self.node, self._open(), type, requests, most, timeout_s)
         )
-        replies = [
-            reply
-            if outcome == "ok"
-            else await self._failed(type, outcome, may_have_run, reply, timeout_s)
-            for outcome, may_have_run, reply in found
-        ]
-        errors = [reply for reply in replies if isinstance(reply, RpcFailed)]
+        replies: list[Any] = []
+        errors: list[RpcFailed] = []
+        for outcome, may_have_run, reply in found:
+            if outcome != "ok":
+                errors.append(await self._failed(type, outcome, may_have_run, reply, timeout_s))
+            replies.append(reply if outcome == "ok" else errors[-1])
         if errors and not return_errors:
             raise errors[0]
         return replies
