@@ -57,6 +57,7 @@ def test_every_experiment_runs_quickly_draws_and_decides(
         runs = pd.concat(table.assign(seed=seed) for seed in (1, 2, 3))
         make = registry.load(name).figure
         assert make is not None
-        make(Data(runs.reset_index(drop=True)), claims.load())
+        with figures.closing():
+            make(Data(runs.reset_index(drop=True)), claims.load())
     for verdict in claims.judged(Evidence(out, "sim"), experiment=name):
         assert not verdict.reason.startswith(judging.DECIDER_FAILED), verdict
