@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pybind11
 import pytest
 
 from tests.recipes import edit, page
@@ -78,13 +79,16 @@ def build(tree: Path) -> None:
     options = ["-DCMAKE_BUILD_TYPE=Release"]
     if shutil.which("ccache") is None:
         options = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0", "-DPYRDMA_VERBS=OFF"]
-    # The cache sees relative paths, so the folders lie as those of tests/setup_env.sh do.
+    # The cache sees relative paths, so the folders lie as those of tests/setup_env.sh do. It does
+    # not take a link for its target.
     folder, environment = "build/release", tree / ".venv"
-    environment.symlink_to(sys.prefix)
-    options.append(f"-DPython_EXECUTABLE={environment}/bin/python3")
+    headers = environment / Path(pybind11.__file__).parent.relative_to(sys.prefix)
+    shutil.copytree(Path(pybind11.__file__).parent, headers)
+    options += [f"-Dpybind11_DIR={headers}/share/cmake/pybind11"]
+    options += [f"-DPython_EXECUTABLE={sys.executable}"]
     run(tree, cmake, "-S", ".", "-B", folder, "-G", "Ninja", *options)
     run(tree, cmake, "--build", folder, "--target", "_core")
-    environment.unlink()
+    shutil.rmtree(environment)
     (module,) = (tree / "build").rglob("_core*.so")
     shutil.copy(module, tree / "pyrdma")
     # An installation in place comes before PYTHONPATH otherwise.
