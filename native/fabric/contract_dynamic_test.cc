@@ -281,7 +281,6 @@ TEST_P(FabricDynamic, ATargetLeavesServiceAndComesBack) {
   }
 }
 
-// Node 0 writes to node 1 and to node 2 in turn while node 1 closes its target.
 // The packets of long messages from several senders come to the target in turn.
 TEST_P(FabricDynamic, MessagesOfSeveralSendersStayApart) {
   if (!begin(3)) GTEST_SKIP() << "the device has no DC";
@@ -316,6 +315,7 @@ TEST_P(FabricDynamic, MessagesOfSeveralSendersStayApart) {
   }
 }
 
+// Node 0 writes to node 1 and to node 2 in turn while node 1 closes its target.
 TEST_P(FabricDynamic, NothingFollowsTheEndOfATarget) {
   if (!begin(3)) GTEST_SKIP() << "the device has no DC";
   constexpr std::uint32_t kBytes = 64 << 10, kWords = kBytes / 8, kWrites = 8;

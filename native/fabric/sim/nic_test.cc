@@ -364,52 +364,5 @@ TEST(NicModel, AReconnectionDelaysItsQueuePairOnly) {
   EXPECT_GT(both, 2 * test_profile().nic_dc_reconnect_ns) << "the second waits for the first";
 }
 
-/// Two initiators send to one target, and the first of them stops in the middle of its message.
-TEST(NicModel, AMessageThatItsSenderGivesUpFlushesItsReceive) {
-  FaultyWorld world({}, 2, MemoryModel::strong());
-  Side a(world, 0, 1 << 20), b(world, 1, 1 << 20);
-  QpOptions options;
-  options.transport = Transport::kDc;
-  auto leaving = a.queue_pair(options), staying = a.queue_pair(options);
-  leaving->connect({});
-  staying->connect({});
-  options.dc_target = true;
-  options.qkey = 73;
-  auto shared = b.device.create_shared_receive_queue(*b.pd, 16);
-  auto target = b.queue_pair(options, shared.get());
-  target->connect({});
-  const Sge buffer = b.memory->sge(0, 512 << 10);
-  for (std::uint64_t receive = 0; receive < 2; ++receive) {
-    const ReceiveRequest request{receive, &buffer, 1};
-    ASSERT_EQ(shared->post_receive({&request, 1}).accepted, 1U);
-  }
-  auto handle = a.device.create_address_handle(*a.pd, target->address());
-  const auto send = [&](QueuePair& initiator, std::uint32_t bytes) {
-    const Sge sge = a.memory->sge(0, bytes);
-    WorkRequest request;
-    request.sges = &sge;
-    request.sge_count = 1;
-    request.opcode = Opcode::kSend;
-    request.address_handle = handle.get();
-    request.remote_qpn = target->qp_num();
-    request.remote_qkey = options.qkey;
-    ASSERT_EQ(initiator.post({&request, 1}).accepted, 1U);
-  };
-  send(*leaving, 512 << 10);
-  a.env.sleep_until(a.env.now() + 20 * kMicrosecond);  // 512 KiB take twice as long
-  leaving->modify(QpState::kError);
-  EXPECT_EQ(a.await_send().status, Status::kFlushed);
-  send(*staying, 8);
-  EXPECT_EQ(a.await_send().status, Status::kSuccess);
-  Completion got = b.await_receive();
-  EXPECT_EQ(got.status, Status::kSuccess);
-  EXPECT_EQ(got.wr_id, 1U) << "the first receive holds a part of the other message";
-  leaving->modify(QpState::kReset);
-  got = b.await_receive();
-  EXPECT_EQ(got.status, Status::kFlushed);
-  EXPECT_EQ(got.wr_id, 0U);
-  EXPECT_EQ(target->state(), QpState::kReadyToSend) << "it serves others";
-}
-
 }  // namespace
 }  // namespace pyrdma::fabric::sim

@@ -26,7 +26,7 @@ void QueuePairCore::reset() {
   completer.reset();
   responder.reset();
   receiver.reset();
-  Requester::disconnect(*this);
+  Requester::leave(*this);
   requester.reset();
 }
 
@@ -49,7 +49,7 @@ SimQueuePair::~SimQueuePair() {
   ++qp.references;  // keeps the core alive while purge() drops other references
   qp.completer.completions().purge(qp);
   qp.receiver.completions().purge(qp);
-  Requester::disconnect(qp);
+  Requester::leave(qp);
   qp.destroyed = true;
   nic_.weak_memory.settle(qp.number);
   nic_.fabric().orphans.insert(core_.release());

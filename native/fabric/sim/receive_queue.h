@@ -80,18 +80,6 @@ class ReceiveQueue {
   Picos held_from_ = 0, asked_from_ = 0;  // the batches come in
 };
 
-/// The receive that a message takes with its first byte, until its last one has come.
-struct ReceiveInProgress {
-  void take(ReceiveQueue& queue) {
-    entry = queue.take(sges);
-    is_taken = true;
-  }
-  bool is_taken = false;
-  std::uint32_t target = 0;  // the queue pair whose receive it is; see Receiver::in_progress()
-  ReceiveQueue::Entry entry;
-  std::vector<Sge> sges;
-};
-
 class SimSharedReceiveQueue final : public SharedReceiveQueue {
  public:
   SimSharedReceiveQueue(Nic& nic, std::uint32_t pd, std::uint32_t entries, std::uint32_t max_sges);

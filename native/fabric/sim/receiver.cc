@@ -23,22 +23,29 @@ ReceiverState::ReceiverState(Nic& nic, SimCompletionQueue& completions, const Qp
 
 std::optional<std::uint64_t> ReceiverState::flush_one() {
   if (std::exchange(in_progress_.is_taken, false)) return in_progress_.entry.wr_id;
+  for (auto& [serial, receive] : of_initiators_)
+    if (std::exchange(receive.is_taken, false)) return receive.entry.wr_id;
   if (own_ == nullptr || own_->empty()) return std::nullopt;
   const std::uint64_t wr_id = own_->take(in_progress_.sges).wr_id;
   own_->end_receive();
   return wr_id;
 }
 
-// Many initiators send to the target of a dynamic connection, and their packets come in turn. So
-// the initiator's queue pair holds the receive in progress, as it holds all state of the responder.
-ReceiveInProgress& Receiver::in_progress(QueuePairCore& initiator, QueuePairCore& target) {
-  return target.options.transport == Transport::kDc ? initiator.responder.receive
-                                                    : target.receiver.in_progress_;
+ReceiveInProgress* ReceiverState::of(const Message& message, bool is_dynamic) {
+  const bool is_whole = (message.chunk.first && message.chunk.last) || !carries_data(message);
+  if (!is_dynamic || is_whole) return &in_progress_;
+  const std::uint64_t serial = message.initiator->serial;
+  if (message.chunk.first) return &of_initiators_[serial];
+  const auto found = of_initiators_.find(serial);
+  return found == of_initiators_.end() || !found->second.is_taken ? nullptr : &found->second;
 }
 
 Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   nic_.weak_memory.drain(*message.initiator);
-  ReceiveInProgress& receive = in_progress(*message.initiator, target);
+  const bool is_dynamic = target.options.transport == Transport::kDc;
+  ReceiveInProgress* const found = target.receiver.of(message, is_dynamic);
+  if (found == nullptr) return Delivery::kNotReady;
+  ReceiveInProgress& receive = *found;
   if (!receive.is_taken && !take_receive(message, target, receive)) return Delivery::kNotReady;
   const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
   if (carries_data(message)) {
@@ -57,12 +64,14 @@ Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   return Delivery::kDone;
 }
 
-void Receiver::end(QueuePairCore& initiator) {
-  ReceiveInProgress& receive = initiator.responder.receive;
-  if (!receive.is_taken) return;
-  QueuePairCore* target = nic_.queue_pairs.find(receive.target);
-  if (target != nullptr && target->options.dc_target) fail(*target, receive, Status::kFlushed);
-  receive.is_taken = false;
+void Receiver::end(const QueuePairCore& initiator) {
+  if (nic_.dead()) return;
+  nic_.queue_pairs.for_each([&](QueuePairCore& target) {
+    const auto found = target.receiver.of_initiators_.find(initiator.serial);
+    if (found == target.receiver.of_initiators_.end()) return;
+    if (found->second.is_taken) fail(target, found->second, Status::kFlushed);
+    target.receiver.of_initiators_.erase(found);
+  });
 }
 
 bool Receiver::take_receive(const Message& message, QueuePairCore& target,
@@ -74,7 +83,6 @@ bool Receiver::take_receive(const Message& message, QueuePairCore& target,
     return false;
   }
   receive.take(*target.receiver.queue_);
-  receive.target = target.number;
   return true;
 }
 

@@ -1,6 +1,7 @@
 // The receiver matches sends, and writes with an immediate, to posted receives.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,6 +17,17 @@ class SimCompletionQueue;
 struct Message;
 struct Region;
 
+/// The receive that a message takes with its first byte, until its last one has come.
+struct ReceiveInProgress {
+  void take(ReceiveQueue& queue) {
+    entry = queue.take(sges);
+    is_taken = true;
+  }
+  bool is_taken = false;
+  ReceiveQueue::Entry entry;
+  std::vector<Sge> sges;  // its scatter list
+};
+
 /// The receive side of a queue pair.
 class ReceiverState {
  public:
@@ -27,19 +39,28 @@ class ReceiverState {
   ReceiveQueue* own_queue() const { return own_.get(); }
   /// The queue that the queue pair takes receives from.
   ReceiveQueue& queue() const { return *queue_; }
-  /// Takes the receive in progress, or the oldest posted receive of the queue pair's own queue.
+  /// Takes a receive in progress, or the oldest posted receive of the queue pair's own queue.
   /// Returns its wr_id, or nothing when none is left.
   std::optional<std::uint64_t> flush_one();
-  /// Forgets the receive in progress. An error has flushed the posted receives before.
-  void reset() { in_progress_.is_taken = false; }
+  /// Forgets the receives in progress. An error has flushed the posted receives before.
+  void reset() {
+    in_progress_.is_taken = false;
+    of_initiators_.clear();
+  }
 
  private:
   friend class Receiver;
+  /// Returns the receive of a message in progress, or one to take for its beginning. Returns null
+  /// for a message whose beginning came before a reset.
+  ReceiveInProgress* of(const Message& message, bool is_dynamic);
 
   std::unique_ptr<ReceiveQueue> own_;  // null with a shared receive queue
   ReceiveQueue* queue_;
   std::uint32_t domain_;  // receives may name regions of this protection domain
   ReceiveInProgress in_progress_;
+  // A dynamic target has many initiators, whose packets come in turn. The receives of their long
+  // messages, by the initiator's serial number.
+  std::map<std::uint64_t, ReceiveInProgress> of_initiators_;
   SimCompletionQueue& completions_;
 };
 
@@ -48,12 +69,10 @@ class Receiver {
   explicit Receiver(Nic& nic) : nic_(nic) {}
   enum class Delivery { kDone, kNotReady, kTooLong, kBadBuffer };
   Delivery deliver(Message& message, QueuePairCore& target);
-  /// The dynamic connection of `initiator` has ended. Flushes the receive of its unfinished
-  /// message.
-  void end(QueuePairCore& initiator);
+  /// A dynamic initiator has left. Flushes the receive of its unfinished message.
+  void end(const QueuePairCore& initiator);
 
  private:
-  static ReceiveInProgress& in_progress(QueuePairCore& initiator, QueuePairCore& target);
   bool take_receive(const Message& message, QueuePairCore& target, ReceiveInProgress& receive);
   bool place(const Message& message, const QueuePairCore& target, const ReceiveInProgress& receive,
              std::uint32_t header_bytes) const;

@@ -327,11 +327,15 @@ Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
   return Step::kWaits;
 }
 
+void Requester::leave(QueuePairCore& qp) {
+  if (qp.requester.dc_target_ != nullptr) qp.requester.dc_target_->receiver.end(qp);
+  disconnect(qp);
+}
+
 void Requester::disconnect(QueuePairCore& qp) {
   Nic*& target = qp.requester.dc_target_;
   if (target == nullptr) return;
   target->contexts.change_footprint(-qp.nic.fabric().profile.nic_qp_state_bytes);
-  target->receiver.end(qp);
   target = nullptr;
 }
 

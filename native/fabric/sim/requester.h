@@ -101,13 +101,14 @@ class Requester final : public SimEvent {
   /// Returns whether the NIC still has request `number`. The NIC keeps the last requests that it
   /// got; a response scatters its data by the request.
   bool keeps(std::uint32_t number) const { return posted_ - number < kept_; }
-  /// A DC initiator ends its connection.
-  static void disconnect(QueuePairCore& qp);
+  /// A DC initiator leaves: it is reset, or destroyed.
+  static void leave(QueuePairCore& qp);
   /// Runs the engine's turn.
   void fire(Picos now) override;
   void prefetch() const override;
 
  private:
+  static void disconnect(QueuePairCore& qp);
   enum class Step { kSent, kWaits, kBlocked };
   // The inline functions are steps of send_chunk(). Their only caller is in the same file.
   Step turn(QueuePairCore& qp, Picos now);

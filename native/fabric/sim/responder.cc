@@ -302,7 +302,8 @@ Status Responder::execute_send(Message& message, QueuePairCore& target, Picos no
   ++nic_.counters().rnr_naks;
   QueuePairCore& qp = *message.initiator;
   const Picos wait = to_picos(Time{target.options.rnr_timer_us} * kMicrosecond);
-  if (qp.ordered()) nic_.retransmitter.schedule(qp, message.header.sequence, now + wait, true);
+  if (qp.ordered() && !qp.destroyed)
+    nic_.retransmitter.schedule(qp, message.header.sequence, now + wait, true);
   return Status::kRnrRetryExceeded;
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "fabric/sim/receive_queue.h"
 #include "fabric/sim/server.h"
 #include "fabric/types.h"
 
@@ -26,9 +25,6 @@ class ResponderState {
   void repeat_message() { expected_offset_ = 0; }
   /// The messages under way are void. The times stay, because time does not go back.
   void reset() { expected_ = expected_offset_ = 0; }
-
-  /// Of a dynamic connection; see Receiver::in_progress().
-  ReceiveInProgress receive;
 
  private:
   friend class Responder;
