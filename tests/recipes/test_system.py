@@ -76,19 +76,20 @@ def add_system(tree: Path) -> None:
 
 def build(tree: Path) -> None:
     cmake = str(Path(sys.executable).parent / "cmake")
-    options = ["-DCMAKE_BUILD_TYPE=Release"]
-    if shutil.which("ccache") is None:
-        options = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0", "-DPYRDMA_VERBS=OFF"]
-    # The cache sees relative paths, so the folders lie as those of tests/setup_env.sh do. It does
-    # not take a link for its target.
-    folder, environment = "build/release", tree / ".venv"
-    headers = environment / Path(pybind11.__file__).parent.relative_to(sys.prefix)
-    shutil.copytree(Path(pybind11.__file__).parent, headers)
-    options += [f"-Dpybind11_DIR={headers}/share/cmake/pybind11"]
+    options = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0", "-DPYRDMA_VERBS=OFF"]
+    headers = Path(pybind11.__file__).parent
+    # Earlier versions write absolute paths into unity files, which then miss the cache.
+    has_cache = shutil.which("ccache") and int(run(tree, cmake, "--version").split()[2][0]) >= 4
+    if has_cache and headers.is_relative_to(sys.prefix):
+        # The cache sees relative paths, so the folders lie as those of tests/setup_env.sh do. It
+        # does not take a link for its target.
+        copied = tree / ".venv" / headers.relative_to(sys.prefix)
+        shutil.copytree(headers, copied)
+        options = ["-DCMAKE_BUILD_TYPE=Release", f"-Dpybind11_DIR={copied}/share/cmake/pybind11"]
     options += [f"-DPython_EXECUTABLE={sys.executable}"]
-    run(tree, cmake, "-S", ".", "-B", folder, "-G", "Ninja", *options)
-    run(tree, cmake, "--build", folder, "--target", "_core")
-    shutil.rmtree(environment)
+    run(tree, cmake, "-S", ".", "-B", "build/release", "-G", "Ninja", *options)
+    run(tree, cmake, "--build", "build/release", "--target", "_core")
+    shutil.rmtree(tree / ".venv", ignore_errors=True)
     (module,) = (tree / "build").rglob("_core*.so")
     shutil.copy(module, tree / "pyrdma")
     # An installation in place comes before PYTHONPATH otherwise.
