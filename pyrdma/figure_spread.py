@@ -60,7 +60,7 @@ def drawn(draw: Callable[[Data], Any], table: pd.DataFrame) -> tuple[Any, str]:
     drew = {what for spread in spreads for what in spread.drew}
     if not drew and not all(spread.has_compared_all for spread in spreads):
         return figure, ""
-    return figure, _note(values, drew, len(runs))
+    return figure, _note(values, drew, len(alike))
 
 
 def _note(values: Sequence[int], drew: Collection[str], runs: int) -> str:
