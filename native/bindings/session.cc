@@ -187,6 +187,8 @@ void Session::run_on_thread(FunctionRef<void(World&)> work, bool exclusive,
     }
     lock.unlock();
     runner.join();
+    // The program may have ended by itself after the request, which must not end the next one.
+    if (interrupt) kept->forget_stop();
   }
   if (interrupt) std::rethrow_exception(interrupt);
   if (failure) std::rethrow_exception(failure);

@@ -38,6 +38,8 @@ class World {
   virtual Env& env(NodeId node) = 0;
   virtual void run(FunctionRef<void(Env&)> per_node) = 0;
   virtual void request_stop() = 0;
+  /// Takes back a request that has ended nothing.
+  virtual void forget_stop() {}
   virtual void kill(NodeId node) = 0;
   virtual bool is_up(NodeId /*node*/) const { return true; }
   /// Returns the time that all nodes agree on; env(node).now() where the nodes' clocks do.

@@ -157,12 +157,20 @@ async def spins(node):
     while True:
         pass
 
+async def short(node):
+    for _ in range(2000):
+        await node.sleep(ns=1)
+
 if __name__ == "__main__":
     threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
     make = {"sim": lambda: rd.Cluster.sim(nodes=2, profile="cx5")}
     local = lambda: rd.Cluster.local(nodes=2, mode=sys.argv[1])
     with make.get(sys.argv[1], local)() as cluster:
-        cluster.program(spins, deadline_s=1000)
+        try:
+            cluster.program(spins, deadline_s=1000)
+        finally:
+            if sys.argv[1] == "sim":
+                cluster.program(short)
 """
 
 

@@ -214,6 +214,8 @@ class SimScheduler {
   /// Ends the running call of the external thread with Error. Any OS thread or a signal handler may
   /// call.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
+  /// Takes back a request that has ended no call.
+  void forget_stop() { stop_.store(false, std::memory_order_relaxed); }
   void set_time_limit(Picos limit) { time_limit_ = limit; }
   std::uint64_t fingerprint() const { return fingerprint_; }
   /// Random draws change the fingerprint too: Rng::fold_into.

@@ -307,6 +307,8 @@ const FaultCounters& SimCluster::fault_counters() const { return state_->fabric.
 const BranchCounts& SimCluster::branches() const { return state_->branches; }
 
 void SimCluster::request_stop() { state_->scheduler.request_stop(); }
+
+void SimCluster::forget_stop() { state_->scheduler.forget_stop(); }
 Time SimCluster::now() const { return state_->scheduler.clock() / kPicosPerNano; }
 std::uint64_t SimCluster::events() const { return state_->scheduler.events(); }
 std::uint64_t SimCluster::fingerprint() const { return state_->scheduler.fingerprint(); }

@@ -128,6 +128,8 @@ class SimCluster {
   const BranchCounts& branches() const;
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
+  /// Takes back a request that has ended no run().
+  void forget_stop();
 
   Time now() const;              // virtual time in ns
   std::uint64_t events() const;  // number of events so far
