@@ -1,6 +1,8 @@
 // Bindings of the low-level verbs: the devices of a cluster and the objects that they make.
 #include <pybind11/stl.h>
 
+#include <optional>
+
 #include "base/quote.h"
 #include "bindings/argument.h"
 #include "bindings/bind.h"
@@ -44,6 +46,7 @@ py::dict capabilities_of(const PyDevice& self) {
 std::shared_ptr<PyRegion> allocate(const DomainPtr& self, std::size_t bytes, std::uint32_t access,
                                    bool on_device) {
   return self->session().call([&] {
+    const PyDomain::Use use(*self);
     fabric::Device& device = self->device();
     auto native = on_device ? device.allocate_device_memory(self->native(), bytes, access)
                             : device.allocate(self->native(), bytes, access);
@@ -85,6 +88,11 @@ std::shared_ptr<PyQueuePair> queue_pair(
   options.path = {service_level, traffic_class};
   options.receive_strides = receive_strides;
   return self->session().call([&] {
+    // The work of the kernel takes time, in which another task may run.
+    const PyDomain::Use in(*self);
+    const PyCompletionQueue::Use one(*sends), two(*other);
+    std::optional<PySharedReceiveQueue::Use> three;
+    if (shared) three.emplace(*shared);
     auto native = self->device().create_queue_pair(self->native(), sends->native(), other->native(),
                                                    options, shared ? &shared->native() : nullptr);
     return make_owned<PyQueuePair>(self, sends, other, shared, std::move(native));
@@ -257,6 +265,7 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, const Arg<"entries", std::uint32_t, 1>& entries,
              const MaxSges& max_sges) {
             return self->session().call([&] {
+              const PyDomain::Use use(*self);
               return make_owned<PySharedReceiveQueue>(
                   self,
                   self->device().create_shared_receive_queue(self->native(), entries, max_sges));
@@ -269,6 +278,7 @@ void bind_domain(py::module_& verbs) {
           [](const DomainPtr& self, const Arg<"peer", fabric::QpAddress>& peer,
              const ServiceLevel& service_level, const TrafficClass& traffic_class) {
             return self->session().call([&] {
+              const PyDomain::Use use(*self);
               return make_owned<PyAddressHandle>(
                   self,
                   self->device().create_address_handle(self->native(), peer,

@@ -20,11 +20,15 @@ py::array_t<CompletionRow> poll(PyCompletionQueue& self,
   std::size_t count = 0;
   wait_sliced(self.session(), self.node(), duration_of(timeout_s, "timeout_s"),
               [&](Env& env, Time deadline) {
-                const PyCompletionQueue::Call call(self);
-                fabric::CompletionQueue& queue = self.native();
-                check_overrun(queue);
-                return env.poll_until([&] { return (count = queue.poll(found)) != 0; }, deadline,
-                                      &queue.watch());
+                const PyCompletionQueue::Use use(self);
+                return env.poll_until(
+                    [&] {
+                      const PyCompletionQueue::Call call(self);  // others poll between two looks
+                      fabric::CompletionQueue& queue = self.native();
+                      check_overrun(queue);
+                      return (count = queue.poll(found)) != 0;
+                    },
+                    deadline, &self.native().watch());
               });
   found.resize(count);
   return to_rows(found, check);

@@ -31,7 +31,10 @@ class Held : public Owned {
   /// The object cannot be closed while it lives.
   class Use {
    public:
-    explicit Use(Held& held) : held_(held) { held_.use(); }
+    explicit Use(Held& held) : held_(held) {
+      const auto lock = held.lock();  // not while close() looks
+      held_.use();
+    }
     ~Use() { held_.release(); }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -39,13 +42,10 @@ class Held : public Owned {
    private:
     Held& held_;
   };
-  /// A call that one thread at a time may make. Tasks of a simulated world share an OS thread, and
-  /// one that waited with a lock would hold up all of them: there a call takes none.
+  /// A call that one thread at a time may make.
   class Call {
    public:
-    explicit Call(Held& held) : use_(held), lock_(held.mutex_, std::defer_lock) {
-      if (!held.session().simulated()) lock_.lock();
-    }
+    explicit Call(Held& held) : use_(held), lock_(held.lock()) {}
 
    private:
     Use use_;
@@ -59,6 +59,7 @@ class Held : public Owned {
   void close() {
     const py::gil_scoped_release release;
     session().exclusively([this] {
+      const auto alone = lock();
       if (native_ && users_ != 0) {
         throw Error(ErrorCode::kInvalidArgument,
                     "a queue pair, or a call that waits, still uses this object; close the queue "
@@ -69,6 +70,14 @@ class Held : public Owned {
   }
 
  protected:
+  /// Tasks of a simulated world share an OS thread, and one that waited with a lock would hold up
+  /// all of them: there the lock is not taken.
+  std::unique_lock<std::mutex> lock() {
+    std::unique_lock<std::mutex> taken(mutex_, std::defer_lock);
+    if (!session().simulated()) taken.lock();
+    return taken;
+  }
+
   NodeId node_;
   std::unique_ptr<Native> native_;
   std::mutex mutex_;

@@ -208,6 +208,33 @@ def test_what_a_task_waits_for_is_not_closed() -> None:
         cluster.program(main)
 
 
+def test_what_a_new_object_is_made_of_is_not_closed_meanwhile() -> None:
+    async def main(node: Node) -> None:
+        domain = await node.do(node.device.protection_domain)
+        queue = await node.do(node.device.completion_queue, 16)
+        task = node.spawn(makes(node, domain, queue))
+        await node.sleep(ns=1)
+        for used in (queue, domain):
+            with raises(rd.InvalidArgument, "let the call end"):
+                await node.do(used.close)
+        pair = await task
+        await node.do(pair.close)
+        allocates = node.spawn(allocate(node, domain))
+        await node.sleep(ns=1)
+        with raises(rd.InvalidArgument, "let the call end"):
+            await node.do(domain.close)
+        await allocates
+
+    async def makes(node: Node, domain: Any, queue: Any) -> Any:
+        return await node.do(domain.queue_pair, queue)
+
+    async def allocate(node: Node, domain: Any) -> None:
+        await node.do(domain.allocate, 1 << 20)
+
+    with simulated(1) as cluster:
+        cluster.program(main)
+
+
 def test_an_operation_that_outlives_its_program_says_so() -> None:
     kept: list[Any] = []
 

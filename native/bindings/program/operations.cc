@@ -120,8 +120,11 @@ PySendResult Steps::send(PyObject* self, PyObject** result) {
     const PySendResult sent = PyIter_Send(coroutine_.ptr(), Py_None, result);
     if (sent != PYGEN_NEXT) coroutine_ = py::object();
     return sent;
-  } catch (...) {                // the node's program is over
-    coroutine_.attr("close")();  // else Python warns that nobody has awaited it
+  } catch (...) {  // the node's program is over
+    // Else Python warns that nobody has awaited it. A coroutine that goes on has an error of its
+    // own.
+    if (!py::reinterpret_steal<py::object>(PyObject_CallMethod(coroutine_.ptr(), "close", nullptr)))
+      PyErr_Clear();
     return fail(self, result);
   }
 }
