@@ -209,7 +209,8 @@ def _usual(kind: Any) -> Callable[[Any], bool]:
         least = max((mark.least for mark in bounds), default=-sys.float_info.max)
         most = min(sys.float_info.max if b.most is None else b.most for b in (*bounds, Between(0)))
         return lambda value: type(value) is kind and least <= value <= most
-    if kind in (bool, bytes):
+    is_own_class = isinstance(kind, type) and kind.__module__.split(".")[0] == "pyrdma"
+    if kind in (bool, bytes) or (is_own_class and not bounds):
         return lambda value: type(value) is kind
     return lambda _: False
 

@@ -26,11 +26,12 @@ KINDS: list[Any] = [
     Annotated[float, Between(0)],
     Annotated[float, Between(0.5, 7)],
     Annotated[int, "a remark"],
+    Between,
 ]
 VALUES: list[Any] = [
     *(0, 1, 7, 8, -3, -4, 10**400, -(10**400), True, False),
     *(0.0, 0.5, 7.0, 7.5, -1.0, 1e308, math.inf, -math.inf, math.nan),
-    *(np.int64(3), np.float64(3), Fraction(1, 2), "7", "\x00", b"7", None, [1], ["x"]),
+    *(np.int64(3), np.float64(3), Fraction(1, 2), "7", "\x00", b"7", None, [1], ["x"], Between(1)),
 ]
 
 
