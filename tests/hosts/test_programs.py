@@ -229,7 +229,7 @@ def test_a_broken_sending_leaves_nothing_for_the_next_program(
     own_program = importlib.import_module("own_program")
     with monkeypatch.context() as patch:
         patch.setattr(type(made._nodes[1]), "send", broken)
-        with pytest.raises(OSError, match="no space"):
+        with raises(OSError, "no space"):
             made.program(own_program.main, deadline_s=20)
     with raises(rd.InvalidArgument, "closed"):
         made.program(own_program.main, deadline_s=20)
