@@ -174,7 +174,7 @@ python_tests() {
 # run beside each other.
 # shellcheck disable=SC2086 # lists of names
 python_halves() {
-  simulating="tests/experiments tests/harness tests/profiles tests/recipes"
+  simulating="tests/experiments tests/harness tests/profiles tests/recipes tests/face tests/figures tests/programs"
   python -m pytest -q -p no:cacheprovider -o junit_family=xunit2 \
     --junitxml="$reports/python_simulating.xml" $simulating >"$reports/python_simulating.log" 2>&1 &
   half=$!
