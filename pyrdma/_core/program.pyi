@@ -146,7 +146,8 @@ class Node:
         """Await ``function(*args, **kwargs)``, a plain function that may wait.
 
         Such as the allocation of memory. In the simulated world the methods of systems' objects
-        take a few us of real time; any other function gets an OS thread, which takes 50 us.
+        take a few us of real time; any other function gets an OS thread, which takes 50 us. Ctrl-C
+        ends the function where it next runs Python code, so not within ``time.sleep``.
         """
 
     def awaits(self, object: object) -> Any:

@@ -178,10 +178,20 @@ py::object operation_of(const NodePtr& node, const py::object& function, const p
                         const py::kwargs& keywords) {
   if (!node->program().simulated() || !PyMethod_Check(function.ptr())) return {};
   const py::handle method = PyMethod_GET_FUNCTION(function.ptr());
-  const py::object steps = py::getattr(method, "__pyrdma_steps__", py::none());
-  if (steps.is_none()) return {};
+  static PyObject* const name = PyUnicode_InternFromString("__pyrdma_steps__");
+  const auto steps = py::reinterpret_steal<py::object>(PyObject_GetAttr(method.ptr(), name));
+  if (!steps) {
+    PyErr_Clear();
+    return {};
+  }
   const AwaitedCalls awaited(*node);
-  py::object made = steps(py::handle(PyMethod_GET_SELF(function.ptr())), *arguments, **keywords);
+  // For operations of microseconds, pybind11's call with packs of arguments takes too long.
+  py::tuple given(1 + arguments.size());
+  given[0] = py::handle(PyMethod_GET_SELF(function.ptr()));
+  for (std::size_t i = 0; i < arguments.size(); ++i) given[i + 1] = arguments[i];
+  PyObject* const named = keywords.empty() ? nullptr : keywords.ptr();
+  auto made = py::reinterpret_steal<py::object>(PyObject_Call(steps.ptr(), given.ptr(), named));
+  if (!made) throw py::error_already_set();
   if (PyCoro_CheckExact(made.ptr()) != 0) return py::cast(make<Steps>(node, std::move(made)));
   if (!py::isinstance<Operation>(made))
     refuse("function", function, "a method whose __pyrdma_steps__ return what a task awaits");
@@ -259,7 +269,9 @@ void bind_node(py::module_& module) {
           "\n"
           "Such as the allocation of memory. In the simulated world the methods of systems' "
           "objects\n"
-          "take a few us of real time; any other function gets an OS thread, which takes 50 us.")
+          "take a few us of real time; any other function gets an OS thread, which takes 50 us. "
+          "Ctrl-C\n"
+          "ends the function where it next runs Python code, so not within ``time.sleep``.")
       .def(
           "awaits",
           [](const NodePtr& self, const py::object& object) {
