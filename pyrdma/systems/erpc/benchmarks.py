@@ -1,10 +1,15 @@
-"""eRPC's rows of ``pyrdma bench``: a client and a server, each a process with one thread."""
+"""eRPC's rows of ``pyrdma bench``.
+
+A client and a server are a process with one thread each, and nodes of a simulation in the last row.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pyrdma.bench.benchmark import Benchmark
+from pyrdma.bench.awaited import awaited_rate
+from pyrdma.bench.benchmark import Benchmark, Better
 from pyrdma.result import Result
 
 from . import bench_peers
@@ -45,6 +50,36 @@ def put_us(duration_s: float = 0.5) -> float:
         return float(cluster.run(load, duration_s=duration_s).latency("put").percentile(50)) / 1e3
 
 
+def _awaited_call(cluster: Any) -> Callable[[Any], Any]:
+    from .mesh import Echo, Mesh
+
+    mesh = Mesh(cluster)
+    mesh.serve(1, 1, Echo())
+    session = mesh.connect(0, 1)
+
+    def of_node(node: Any) -> Callable[[], Any]:
+        call = node.awaits(session).call
+        return lambda: call(1, b"x" * 32)
+
+    return of_node
+
+
+def call_rate() -> float:
+    """Return the requests of 32 B per second of CPU time of a node program."""
+    return awaited_rate(_awaited_call)
+
+
 def benchmarks() -> list[Benchmark]:
     """Return the benchmarks, in the order of the table."""
-    return bench_peers.benchmarks(rate, latency_us, bandwidth, put_us)
+    awaited = Benchmark(
+        name="erpc/awaited_call",
+        unit="op/s",
+        better=Better.HIGHER,
+        ours=call_rate,
+        about=(
+            "Requests of 32 B to another node that one task of a simulated node program awaits per "
+            "second of CPU time."
+        ),
+        rounds=3,
+    )
+    return [*bench_peers.benchmarks(rate, latency_us, bandwidth, put_us), awaited]

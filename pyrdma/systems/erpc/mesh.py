@@ -113,8 +113,12 @@ class Session:
         RpcFailed
             Without a response. `RpcTimeout` after the time.
         """
-        found = await self._responses(type, [data], most, timeout_s, return_errors=False)
-        return bytes(found[0])
+        ((outcome, may_have_run, reply),) = await result_of(
+            self._send(type, [data], most, timeout_s)
+        )
+        if outcome != "ok":
+            raise await self._failed(type, outcome, may_have_run, reply, timeout_s)
+        return bytes(reply)
 
     @waits
     async def calls(
@@ -131,29 +135,27 @@ class Session:
         With `return_errors`, an `RpcFailed` stands in the place of each request that has failed.
         Otherwise the first one is raised after all requests have ended.
         """
-        return await self._responses(type, list(requests), most, timeout_s, return_errors)
-
-    async def _responses(
-        self,
-        type: int,  # noqa: A002 - the paper's name
-        requests: list[bytes],
-        most: int,
-        timeout_s: float,
-        return_errors: bool,
-    ) -> list[Any]:
-        native = self.mesh._native
-        found = await result_of(
-            native.call(self.node, self._open(), type, requests, most, timeout_s)
-        )
         replies: list[Any] = []
         errors: list[RpcFailed] = []
-        for outcome, may_have_run, reply in found:
+        for outcome, may_have_run, reply in await result_of(
+            self._send(type, list(requests), most, timeout_s)
+        ):
             if outcome != "ok":
                 errors.append(await self._failed(type, outcome, may_have_run, reply, timeout_s))
             replies.append(reply if outcome == "ok" else errors[-1])
         if errors and not return_errors:
             raise errors[0]
         return replies
+
+    def _send(
+        self,
+        type: int,  # noqa: A002 - the paper's name
+        requests: list[bytes],
+        most: int,
+        timeout_s: float,
+    ) -> Any:
+        """Send requests; `result_of` what this returns has a row of each answer."""
+        return self.mesh._native.call(self.node, self._open(), type, requests, most, timeout_s)
 
     @waits
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyrdma.bench.benchmark import Better
 from pyrdma.systems.erpc import bench_peers
+from pyrdma.systems.erpc.benchmarks import benchmarks
 
 
 def test_rows_stand_beside_their_peers() -> None:
@@ -17,6 +18,12 @@ def test_rows_stand_beside_their_peers() -> None:
         "erpc/bandwidth_8mib": (3.0, "byte/s", Better.HIGHER, "memcpy"),
         "erpc/raft_put": (4.0, "us", Better.LOWER, "etcd"),
     }
+
+
+def test_the_last_row_is_of_node_programs() -> None:
+    row = benchmarks()[-1]
+    assert (row.name, row.better, row.peer) == ("erpc/awaited_call", Better.HIGHER, None)
+    assert row.ours() > 1000
 
 
 def test_a_copy_is_measured() -> None:
