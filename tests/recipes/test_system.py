@@ -7,6 +7,7 @@ in the compiler's cache; or without optimisation if there is no ccache.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,14 +79,19 @@ def build(tree: Path) -> None:
     cmake = str(Path(sys.executable).parent / "cmake")
     options = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O0", "-DPYRDMA_VERBS=OFF"]
     headers = Path(pybind11.__file__).parent
+    filled_by = ROOT / "build/release/CMakeCache.txt"
     # Earlier versions write absolute paths into unity files, which then miss the cache.
-    has_cache = shutil.which("ccache") and int(run(tree, cmake, "--version").split()[2][0]) >= 4
+    is_new = int(run(tree, cmake, "--version").split()[2].split(".")[0]) >= 4
+    has_cache = shutil.which("ccache") and is_new and filled_by.exists()
     if has_cache and headers.is_relative_to(sys.prefix):
         # The cache sees relative paths, so the folders lie as those of tests/setup_env.sh do. It
-        # does not take a link for its target.
+        # does not take a link for its target, nor c++ for g++.
         copied = tree / ".venv" / headers.relative_to(sys.prefix)
         shutil.copytree(headers, copied)
-        options = ["-DCMAKE_BUILD_TYPE=Release", f"-Dpybind11_DIR={copied}/share/cmake/pybind11"]
+        compiler = re.search("^CMAKE_CXX_COMPILER:.*=(.*)$", filled_by.read_text(), re.MULTILINE)
+        assert compiler is not None
+        options = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_COMPILER={compiler[1]}"]
+        options += [f"-Dpybind11_DIR={copied}/share/cmake/pybind11"]
     options += [f"-DPython_EXECUTABLE={sys.executable}"]
     run(tree, cmake, "-S", ".", "-B", "build/release", "-G", "Ninja", *options)
     run(tree, cmake, "--build", "build/release", "--target", "_core")
