@@ -128,7 +128,7 @@ class SimCluster {
   const BranchCounts& branches() const;
   /// Makes a running run() throw Error("stopped"). Safe from any thread and from signal handlers.
   void request_stop();
-  /// Takes back a request that has ended no run().
+  /// Takes back a request to stop that has ended no run().
   void forget_stop();
 
   Time now() const;              // virtual time in ns

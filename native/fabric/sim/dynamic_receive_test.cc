@@ -95,6 +95,25 @@ TEST(DynamicReceives, ASenderThatGoesFlushesItsReceive) {
   }
 }
 
+TEST(DynamicReceives, ASenderThatGoesAtOnceKeepsNoReceive) {
+  for (int wait = 0; wait < 8000; wait += 250) {
+    DynamicTarget at;
+    at.receive(1);
+    at.send(*at.first, DynamicTarget::kLong);
+    at.a.env.sleep_until(at.a.env.now() + wait);
+    at.first.reset();
+    at.a.env.sleep_until(at.a.env.now() + 100 * kMicrosecond);
+    const Completion flushed = at.b.await(*at.b.receives, 1);
+    if (flushed.wr_id == 0) {
+      EXPECT_EQ(flushed.status, Status::kFlushed) << wait;
+    } else {  // no packet has come: the receive is there for others
+      at.send(*at.second, 8);
+      EXPECT_EQ(at.a.await_send().status, Status::kSuccess) << wait;
+      at.expect(Status::kSuccess, 0);
+    }
+  }
+}
+
 TEST(DynamicReceives, AnErrorOfTheTargetFlushesThem) {
   DynamicTarget at;
   at.begin_long();

@@ -23,29 +23,35 @@ ReceiverState::ReceiverState(Nic& nic, SimCompletionQueue& completions, const Qp
 
 std::optional<std::uint64_t> ReceiverState::flush_one() {
   if (std::exchange(in_progress_.is_taken, false)) return in_progress_.entry.wr_id;
-  for (auto& [serial, receive] : of_initiators_)
-    if (std::exchange(receive.is_taken, false)) return receive.entry.wr_id;
+  if (const auto first = of_initiators_.begin(); first != of_initiators_.end()) {
+    const std::uint64_t wr_id = first->second.entry.wr_id;
+    of_initiators_.erase(first);
+    return wr_id;
+  }
   if (own_ == nullptr || own_->empty()) return std::nullopt;
   const std::uint64_t wr_id = own_->take(in_progress_.sges).wr_id;
   own_->end_receive();
   return wr_id;
 }
 
-ReceiveInProgress* ReceiverState::of(const Message& message, bool is_dynamic) {
-  const bool is_whole = (message.chunk.first && message.chunk.last) || !carries_data(message);
-  if (!is_dynamic || is_whole) return &in_progress_;
-  const std::uint64_t serial = message.initiator->serial;
-  if (message.chunk.first) return &of_initiators_[serial];
-  const auto found = of_initiators_.find(serial);
-  return found == of_initiators_.end() || !found->second.is_taken ? nullptr : &found->second;
-}
-
 Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   nic_.weak_memory.drain(*message.initiator);
-  const bool is_dynamic = target.options.transport == Transport::kDc;
-  ReceiveInProgress* const found = target.receiver.of(message, is_dynamic);
-  if (found == nullptr) return Delivery::kNotReady;
-  ReceiveInProgress& receive = *found;
+  ReceiverState& state = target.receiver;
+  const bool is_whole = (message.chunk.first && message.chunk.last) || !carries_data(message);
+  if (target.options.transport != Transport::kDc || is_whole)
+    return deliver_to(state.in_progress_, message, target);
+  const std::uint64_t initiator = message.initiator->serial;
+  // What is still under way from an initiator that has left would take a receive for ever.
+  const bool is_known = message.chunk.first || state.of_initiators_.contains(initiator);
+  if (!is_known || message.initiator->destroyed) return Delivery::kGap;
+  ReceiveInProgress& receive = state.of_initiators_[initiator];
+  const Delivery result = deliver_to(receive, message, target);
+  if (!receive.is_taken) state.of_initiators_.erase(initiator);
+  return result;
+}
+
+Receiver::Delivery Receiver::deliver_to(ReceiveInProgress& receive, const Message& message,
+                                        QueuePairCore& target) {
   if (!receive.is_taken && !take_receive(message, target, receive)) return Delivery::kNotReady;
   const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
   if (carries_data(message)) {
@@ -64,12 +70,14 @@ Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
   return Delivery::kDone;
 }
 
+// The flush comes at once, ahead of what is under way: the model has no message that ends a
+// connection.
 void Receiver::end(const QueuePairCore& initiator) {
   if (nic_.dead()) return;
   nic_.queue_pairs.for_each([&](QueuePairCore& target) {
     const auto found = target.receiver.of_initiators_.find(initiator.serial);
     if (found == target.receiver.of_initiators_.end()) return;
-    if (found->second.is_taken) fail(target, found->second, Status::kFlushed);
+    fail(target, found->second, Status::kFlushed);
     target.receiver.of_initiators_.erase(found);
   });
 }

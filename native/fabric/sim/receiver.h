@@ -50,16 +50,12 @@ class ReceiverState {
 
  private:
   friend class Receiver;
-  /// Returns the receive of a message in progress, or one to take for its beginning. Returns null
-  /// for a message whose beginning came before a reset.
-  ReceiveInProgress* of(const Message& message, bool is_dynamic);
-
   std::unique_ptr<ReceiveQueue> own_;  // null with a shared receive queue
   ReceiveQueue* queue_;
   std::uint32_t domain_;  // receives may name regions of this protection domain
   ReceiveInProgress in_progress_;
   // A dynamic target has many initiators, whose packets come in turn. The receives of their long
-  // messages, by the initiator's serial number.
+  // messages in progress, by the initiator's serial number.
   std::map<std::uint64_t, ReceiveInProgress> of_initiators_;
   SimCompletionQueue& completions_;
 };
@@ -67,12 +63,14 @@ class ReceiverState {
 class Receiver {
  public:
   explicit Receiver(Nic& nic) : nic_(nic) {}
-  enum class Delivery { kDone, kNotReady, kTooLong, kBadBuffer };
+  /// kGap: the beginning of the message came before a reset, or its initiator has left.
+  enum class Delivery { kDone, kNotReady, kGap, kTooLong, kBadBuffer };
   Delivery deliver(Message& message, QueuePairCore& target);
   /// A dynamic initiator has left. Flushes the receive of its unfinished message.
   void end(const QueuePairCore& initiator);
 
  private:
+  Delivery deliver_to(ReceiveInProgress& receive, const Message& message, QueuePairCore& target);
   bool take_receive(const Message& message, QueuePairCore& target, ReceiveInProgress& receive);
   bool place(const Message& message, const QueuePairCore& target, const ReceiveInProgress& receive,
              std::uint32_t header_bytes) const;

@@ -287,8 +287,10 @@ Status Responder::execute(Message& message, QueuePairCore& target, Picos now, bo
   }
 }
 
-// Returns kRnrRetryExceeded when no receive was posted. A reliable initiator then sends again.
+// Returns kRnrRetryExceeded when no receive was posted, or when the beginning of the message is
+// lost. A reliable initiator then sends again.
 Status Responder::execute_send(Message& message, QueuePairCore& target, Picos now) {
+  QueuePairCore& qp = *message.initiator;
   switch (nic_.receiver.deliver(message, target)) {
     case Receiver::Delivery::kDone:
       return Status::kSuccess;
@@ -296,14 +298,15 @@ Status Responder::execute_send(Message& message, QueuePairCore& target, Picos no
       return Status::kRemoteInvalidRequest;
     case Receiver::Delivery::kBadBuffer:
       return Status::kRemoteOperation;
+    case Receiver::Delivery::kGap:
+      if (!qp.destroyed) nic_.retransmitter.ask_again(qp, now);
+      return Status::kRnrRetryExceeded;
     case Receiver::Delivery::kNotReady:
       break;
   }
   ++nic_.counters().rnr_naks;
-  QueuePairCore& qp = *message.initiator;
   const Picos wait = to_picos(Time{target.options.rnr_timer_us} * kMicrosecond);
-  if (qp.ordered() && !qp.destroyed)
-    nic_.retransmitter.schedule(qp, message.header.sequence, now + wait, true);
+  if (qp.ordered()) nic_.retransmitter.schedule(qp, message.header.sequence, now + wait, true);
   return Status::kRnrRetryExceeded;
 }
 
