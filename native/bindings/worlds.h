@@ -29,9 +29,7 @@ class ClusterWorld : public World {
   Env& env(NodeId node) override { return cluster.env(node); }
   void run(FunctionRef<void(Env&)> per_node) override { cluster.run(per_node); }
   void request_stop() override { cluster.request_stop(); }
-  void forget_stop() override {
-    if constexpr (requires { cluster.forget_stop(); }) cluster.forget_stop();
-  }
+  void forget_stop() override { cluster.forget_stop(); }
   void kill(NodeId node) override { cluster.kill(node); }
   bool simulated() const override { return simulated_; }
 

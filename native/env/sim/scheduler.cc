@@ -37,7 +37,7 @@ SimThread& SimScheduler::next_thread() {
       break;
     }
     if ((++events_ & 1023) == 0) {
-      if (stop_.load(std::memory_order_relaxed)) {
+      if (stop_.load(std::memory_order_relaxed) && !unwinds_) {
         interrupt_ = Interrupt::kStopped;
         break;
       }
@@ -441,6 +441,12 @@ void SimScheduler::unwind(SimNodeThreads& node) {
   PYRDMA_ASSERT(is_external());
   const bool was_killed = node.killed;
   kill(node);
+  // No request to stop ends it early, or threads would stay behind.
+  struct Unwinding {
+    explicit Unwinding(bool& at) : flag(at) { flag = true; }
+    ~Unwinding() { flag = false; }
+    bool& flag;
+  } unwinding(unwinds_);
   for (const auto& thread : node.threads) await_finish(*thread);
   node.killed = was_killed;
 }

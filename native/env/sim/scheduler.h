@@ -272,6 +272,7 @@ class SimScheduler {
   std::vector<SimEventRecord>* recorded_ = nullptr;
   std::vector<const SimNodeThreads*> nodes_;
   std::atomic<bool> stop_{false};
+  bool unwinds_ = false;  // within unwind()
 };
 
 }  // namespace pyrdma

@@ -146,6 +146,11 @@ void ShmCluster::request_stop() {
   session_block(*state_->session).stop.store(1, std::memory_order_release);
 }
 
+bool ShmCluster::forget_stop() {
+  for (auto& node : state_->nodes) node->clear_stop();
+  return session_block(*state_->session).stop.exchange(0) != 0;
+}
+
 void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
   std::mutex mutex;
   std::exception_ptr first;
@@ -169,8 +174,7 @@ void ShmCluster::run(FunctionRef<void(Env&)> per_node) {
   any.thread_runs(1);  // counts the caller, which a join counts out while it waits
   threads.clear();
   any.thread_runs(-1);
-  for (auto& node : state_->nodes) node->clear_stop();
-  const bool stopped = session_block(*state_->session).stop.exchange(0) != 0;
+  const bool stopped = forget_stop();
   if (first) std::rethrow_exception(first);
   if (stopped) throw Error(ErrorCode::kUnavailable, "stopped");
 }

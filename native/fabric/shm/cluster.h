@@ -115,6 +115,8 @@ class ShmCluster {
   void kill(NodeId node);
   /// Makes a running run() throw Error("stopped"). Any thread and signal handlers may call it.
   void request_stop();
+  /// Takes back a request to stop. Returns whether there was one.
+  bool forget_stop();
   Time now() const;
   /// No thread of the node may run meanwhile.
   const FaultCounters& fault_counters(NodeId node) const;

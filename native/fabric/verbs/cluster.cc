@@ -100,6 +100,11 @@ void VerbsCluster::request_stop() {
   state_->stop_all();
 }
 
+bool VerbsCluster::forget_stop() {
+  for (auto& node : state_->nodes) node->clear_stop();
+  return state_->stopped.exchange(false);
+}
+
 void VerbsCluster::run(FunctionRef<void(Env&)> per_node) {
   std::mutex mutex;
   std::exception_ptr first;
@@ -122,8 +127,7 @@ void VerbsCluster::run(FunctionRef<void(Env&)> per_node) {
   state_->running.fetch_add(1);  // counts the caller, which a join counts out while it waits
   threads.clear();
   state_->running.fetch_sub(1);
-  for (auto& node : state_->nodes) node->clear_stop();
-  const bool stopped = state_->stopped.exchange(false);
+  const bool stopped = forget_stop();
   if (first) std::rethrow_exception(first);
   if (stopped) throw Error(ErrorCode::kUnavailable, "stopped");
 }

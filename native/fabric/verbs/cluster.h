@@ -122,6 +122,8 @@ class VerbsCluster {
   void kill(NodeId node);
   /// Makes a running run() throw Error("stopped"). Any thread and signal handlers may call it.
   void request_stop();
+  /// Takes back a request to stop. Returns whether there was one.
+  bool forget_stop();
   Time now();
 
  private:
