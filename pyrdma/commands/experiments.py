@@ -268,6 +268,13 @@ def _run_one(name: str, options: Options, workers: Executor, alone: bool, table:
             why = experiment.why_not.get(fabric, "the experiment measures nothing there")
             terminal.say(f"{name}: skipped on {fabric}: {why}")
             return True
+        profiles = experiment.axes.get("profile")
+        if fabric != "sim" and profiles is not None and "profile" not in options.settings:
+            terminal.say(
+                f"{name}: skipped on {fabric}: it compares profiles, which this machine has not; "
+                f"alone it runs with --set profile={experiment.profile}"
+            )
+            return True
     try:
         with terminal.progress(name) as progress:
             report = execute(name, options, executor=workers, progress=progress)

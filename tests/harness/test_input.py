@@ -131,6 +131,18 @@ def test_an_axis_of_profiles_does_not_measure_one_machine_twice(tmp_path: Path) 
     assert execute(str(file), one).outcome.measured == 1
 
 
+def test_one_of_several_experiments_is_skipped_where_it_would_compare_profiles(
+    tmp_path: Path,
+) -> None:
+    files = [tmp_path / "several.py", tmp_path / "others.py"]
+    for file in files:
+        file.write_text(PROFILES.replace("mine", file.stem))
+    options = ("--fabric", "shm", "--quick", "--out", str(tmp_path))
+    done = pyrdma("run", *map(str, files), *options)
+    assert done.returncode == 0, done.stderr
+    assert unnamed(done.stdout + done.stderr, "skipped on shm", "--set profile=cx5") == []
+
+
 def test_verbs_says_why_not_and_what_to_install(tmp_path: Path) -> None:
     words = ["run", "fabric/latency", "--fabric", "verbs", "--out", str(tmp_path)]
     done = pyrdma(*words, LD_LIBRARY_PATH=without_rdma_core(tmp_path / "libraries"))
