@@ -441,13 +441,9 @@ void SimScheduler::unwind(SimNodeThreads& node) {
   PYRDMA_ASSERT(is_external());
   const bool was_killed = node.killed;
   kill(node);
-  // No request to stop ends it early, or threads would stay behind.
-  struct Unwinding {
-    explicit Unwinding(bool& at) : flag(at) { flag = true; }
-    ~Unwinding() { flag = false; }
-    bool& flag;
-  } unwinding(unwinds_);
+  unwinds_ = true;  // no request to stop ends it early, or threads would stay behind
   for (const auto& thread : node.threads) await_finish(*thread);
+  unwinds_ = false;
   node.killed = was_killed;
 }
 
