@@ -69,6 +69,10 @@ class Options:
         return range(1, many + 1) if fabric == "sim" and self.timeline is None else (1,)
 
 
+class ComparesProfiles(InvalidArgument):
+    """An experiment compares profiles, and the fabric has none."""
+
+
 def points_of(experiment: Experiment, options: Options) -> list[Point]:
     """Return the points that a run with these options measures.
 
@@ -131,7 +135,7 @@ def _check_profiles(experiment: Experiment, points: Sequence[Point], profile: st
     if len(named) < 2:
         return
     if points[0].fabric != "sim":
-        raise InvalidArgument(
+        raise ComparesProfiles(
             f"{experiment.id} has an axis of {len(named)} profiles, and {points[0].fabric} runs at "
             "the machine's own speed: each of them would measure this machine again; give the "
             f"profile of this machine's testbed, as --set profile={named[0]}, or --fabric sim"
