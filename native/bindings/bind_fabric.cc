@@ -89,10 +89,10 @@ std::shared_ptr<PyQueuePair> queue_pair(
   options.receive_strides = receive_strides;
   return self->session().call([&] {
     // The work of the kernel takes time, in which another task may run.
-    const PyDomain::Use in(*self);
-    const PyCompletionQueue::Use one(*sends), two(*other);
-    std::optional<PySharedReceiveQueue::Use> three;
-    if (shared) three.emplace(*shared);
+    const PyDomain::Use of_domain(*self);
+    const PyCompletionQueue::Use of_sends(*sends), of_receives(*other);
+    std::optional<PySharedReceiveQueue::Use> of_shared;
+    if (shared) of_shared.emplace(*shared);
     auto native = self->device().create_queue_pair(self->native(), sends->native(), other->native(),
                                                    options, shared ? &shared->native() : nullptr);
     return make_owned<PyQueuePair>(self, sends, other, shared, std::move(native));
