@@ -146,6 +146,13 @@ static dds_entity_t new_reader(dds_entity_t participant, const char* name,
   return reader;
 }
 
+/* Ends the calls of a reader's listener, and waits for one that runs. The end of the other process
+ * is data too: a call for it could otherwise use the reader while this process deletes it.
+ */
+static void stop_listening(dds_entity_t reader) {
+  check(dds_set_listener(reader, NULL), "dds_set_listener");
+}
+
 /* Waits for the other process: a writer keeps no sample for a reader that comes later. */
 static void await_match(dds_entity_t entity, int is_writer) {
   const int64_t limit = now_ns() + INT64_C(20000000000);
@@ -203,6 +210,7 @@ static void read_rate(dds_entity_t participant) {
   await_match(reader, 0);
   atomic_store(&shared->matched, 1);
   await(&shared->ended);
+  stop_listening(reader);
 }
 
 static void write_rate(dds_entity_t participant) {
@@ -244,6 +252,7 @@ static void read_latency(dds_entity_t participant) {
   await_match(other_way, 1);
   atomic_store(&shared->matched, 1);
   await(&shared->ended);
+  stop_listening(reader);
 }
 
 /* The answer to one sample starts the next. */
@@ -285,6 +294,7 @@ static void write_latency(dds_entity_t participant) {
   sent_ns = now_ns();
   write_numbered(other_way, &reply, 0);
   await(&shared->ended);
+  stop_listening(reader);
   qsort(trips, trip_count, sizeof *trips, ascending);
   printf("latency %.9g\n", (double)trips[trip_count / 2] * 0.5e-9);
 }
