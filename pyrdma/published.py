@@ -16,10 +16,10 @@ from .units import convert
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Spot", "by_point", "spots"]
+__all__ = ["Spot", "by_point", "parameters_of", "spots"]
 
 Spot = tuple[Any, ...]
-"""Parameters and labels of a number, in the order of `Data.parameters`; None where it has none."""
+"""Parameters and labels of a number, in the order of `parameters_of`; None where it has none."""
 
 
 class _OnePoint(Data):
@@ -30,6 +30,11 @@ class _OnePoint(Data):
 
     def values_of(self, *_: Any) -> list[Any]:
         raise NotEvaluated("all values are not one point")
+
+
+def parameters_of(experiment: Experiment, frame: pd.DataFrame) -> list[str]:
+    """Return the columns that tell points apart: `Data.parameters`, and an axis of profiles."""
+    return [*Data(frame).parameters, *(["profile"] if "profile" in experiment.axes else [])]
 
 
 def spots(totals: pd.DataFrame, parameters: list[str]) -> list[Spot]:
@@ -51,7 +56,7 @@ def by_point(experiment: Experiment, frame: pd.DataFrame) -> dict[tuple[Spot, st
         Tidy rows of points that were measured with the paper's settings.
     """
     totals = frame[frame["scope"] == "total"]
-    parameters = Data(frame).parameters
+    parameters = parameters_of(experiment, frame)
     at = zip(spots(totals, parameters), totals["metric"], strict=True)
     place = dict(zip(totals.index, at, strict=True))
     known = claims.load()

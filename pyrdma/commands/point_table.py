@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyrdma import published, results
 from pyrdma.claims import Claim
-from pyrdma.data import Data
 from pyrdma.experiment import Experiment
 from pyrdma.published import Spot
 from pyrdma.runs import Report, measured
@@ -74,7 +73,7 @@ class _Points:
         totals = frame[frame["scope"] == "total"]
         self.report = report
         self.experiment = experiment
-        parameters = Data(frame).parameters
+        parameters = published.parameters_of(experiment, frame)
         self.names = [*parameters, *(["host"] if frame["host"].any() else [])]
         self.units: dict[str, str] = dict(zip(totals["metric"], totals["unit"], strict=True))
         self.numbers: dict[Spot, dict[str, list[float]]] = {}

@@ -119,6 +119,21 @@ def test_parameters_with_one_value_stand_below(tree: Tree) -> None:
     assert table(tree.run())[-1].split()[-1] == "kind=only"
 
 
+def test_each_profile_of_an_axis_has_its_rows_and_its_papers_number(tree: Tree) -> None:
+    tree.edit('axes={"n"', 'axes={"profile": Axis(["cx4", "cx5"]), "n"')
+    tree.edit(PEAK, 'decide.value("rate", n=4, profile="cx4")')
+    slower = 'scaled(point["n"]) / (1 + (point.profile == "cx4"))'
+    tree.edit('scaled(point["n"])', slower)
+    assert rows(tree.run())[1:7] == [
+        ["n", "profile", "rate", "paper"],
+        ["Kop/s", "Kop/s"],
+        ["1", "cx4", "0.05"],
+        ["4", "cx4", "0.2", "0.4"],
+        ["1", "cx5", "0.1"],
+        ["4", "cx5", "0.4"],
+    ]
+
+
 def test_the_command_ends_with_points_and_claims(tree: Tree) -> None:
     tree.edit(PEAK, AT_4)
     done = pyrdma("run", "fake/rates", "--out", str(tree.out), cwd=tree.folder)
