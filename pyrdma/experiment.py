@@ -34,7 +34,7 @@ import itertools
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +69,11 @@ def parse_value(text: str) -> Value:
         except ValueError:
             continue
     return text
+
+
+def plain(value: Any) -> Any:
+    """Return a scalar of NumPy as Python's, which JSON has, and any other value as it is."""
+    return value.item() if hasattr(value, "item") else value
 
 
 @checked
@@ -272,7 +277,9 @@ class Experiment:
         known = [*axis.quick, *axis.full]
         if isinstance(wanted, str) and wanted not in known and "," in wanted:
             wanted = [parse_value(part.strip()) for part in wanted.split(",")]
-        values = [wanted] if isinstance(wanted, (bool, int, float, str)) else list(wanted)
+        values = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else wanted
+        # An equal value of another type, such as True for 1, would be another point.
+        values = [next((k for k in known if k == v), plain(v)) for v in values]
         if not values:
             raise InvalidArgument(f"{self.id}: axis {name!r} is set to no value; give one or more")
         texts = [v for v in values if isinstance(v, str)]

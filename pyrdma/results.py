@@ -1,7 +1,8 @@
 """Stored results as tables: everything in a folder, a whole sweep for the claims, a figure's data.
 
 Newer measurements supersede older ones of the same point: same parameters, profile, overrides,
-seed, repetition and length, and in real time the same machine. All files stay.
+seed, repetition and length, and in real time the same machine. Other seeds and repetitions of that
+point by older code go with it, so that a median is over one code. All files stay.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "by_value",
     "check_folder",
     "count_stale",
+    "digits",
     "in_figure",
     "load",
     "newest",
@@ -42,6 +44,12 @@ __all__ = [
     "tables",
     "whole_sweep",
 ]
+
+
+_CODE = ("code", "profile_digest")
+"""Fields of an identity that say what measured a point."""
+_RUN = ("seed", "repetition")
+"""Fields that say which run of a point it is."""
 
 
 class Stale(NotEvaluated):
@@ -155,12 +163,27 @@ def by_value(m: Measurement) -> tuple[Any, ...]:
 
 def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the newest measurement of every point; see the module's text."""
-    best: dict[str, Measurement] = {}
-    for measurement in measurements:
-        other = best.get(measurement.subject)
-        if other is None or other.stopped <= measurement.stopped:
-            best[measurement.subject] = measurement
-    return list(best.values())
+    ordered = sorted(measurements, key=lambda m: m.stopped)
+    best = {_subject(m.identity): m for m in ordered}
+    last = {_subject(m.identity, *_RUN): m for m in ordered}
+    return [m for m in best.values() if _same_code(m, last[_subject(m.identity, *_RUN)])]
+
+
+def _subject(identity: Mapping[str, Any], *apart: str) -> tuple[Any, ...]:
+    """Return what was measured, whatever code measured it, without the fields `apart`.
+
+    Equal values of two types, such as 1 and 1.0, are one point.
+    """
+    fields = {name: v for name, v in identity.items() if name not in (*_CODE, *apart)}
+    return tuple(sorted((n, _pairs(v) if isinstance(v, dict) else v) for n, v in fields.items()))
+
+
+def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(values.items()))
+
+
+def _same_code(a: Measurement, b: Measurement | Task) -> bool:
+    return all(a.identity[name] == b.identity[name] for name in _CODE)
 
 
 def table(measurements: Sequence[Measurement]) -> Table:
@@ -237,7 +260,13 @@ def _common(measurement: Measurement) -> dict[str, Any]:
 
 def overrides_text(overrides: Mapping[str, float]) -> str:
     """Return overridden profile parameters as ``key=value`` with commas; empty for none."""
-    return ", ".join(f"{key}={value:g}" for key, value in sorted(overrides.items()))
+    return ", ".join(f"{key}={digits(value)}" for key, value in sorted(overrides.items()))
+
+
+def digits(value: float) -> str:
+    """Return a number in as few digits as tell it from others."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
@@ -286,8 +315,8 @@ def whole_sweep(
             tasks = [basis.current(task) for task in tasks]
         wanted = {_place(task.identity): task for task in tasks}
         declared = [m for m in measurements if _place(m.identity) in wanted]
-        fresh = [m for m in declared if _is_current(m, wanted[_place(m.identity)])]
-        whole = _whole(fresh, wanted)
+        fresh = [m for m in declared if _same_code(m, wanted[_place(m.identity)])]
+        whole = _whole(newest(fresh), wanted)
         if whole:
             order = {place[0]: n for n, place in enumerate(wanted)}
             return _in_order(whole, order)
@@ -315,13 +344,12 @@ def whole_sweep(
 
 def _spot(identity: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a point in a figure: its parameters and its profile."""
-    params = sorted((name, type(v).__name__, v) for name, v in identity["params"].items())
-    return (*params, identity["profile"])
+    return _pairs(identity["params"]), identity["profile"]
 
 
 def _place(identity: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a point in a sweep: as in a figure, with its length and overrides."""
-    return _spot(identity), identity["quick"], tuple(sorted(identity["overrides"].items()))
+    return _spot(identity), identity["quick"], _pairs(identity["overrides"])
 
 
 def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> int:
@@ -329,7 +357,7 @@ def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> 
     fields = ("params", "fabric", "profile", "overrides", "seed", "repetition", "quick")
     points = [Point(experiment.id, **{f: m.identity[f] for f in fields}) for m in measurements]
     tasks = tasks_of(experiment, points)
-    return sum(not _is_current(m, t) for m, t in zip(measurements, tasks, strict=True))
+    return sum(not _same_code(m, t) for m, t in zip(measurements, tasks, strict=True))
 
 
 def stale_note(experiment: Experiment, measurements: Sequence[Measurement]) -> str:
@@ -341,11 +369,6 @@ def stale_note(experiment: Experiment, measurements: Sequence[Measurement]) -> s
     if not stale:
         return ""
     return f"other code measured {stale} of the {len(measurements)} points in the figure"
-
-
-def _is_current(measurement: Measurement, task: Task) -> bool:
-    apart = ("code", "profile_digest")
-    return all(measurement.identity[name] == task.identity[name] for name in apart)
 
 
 def _whole(
@@ -371,8 +394,8 @@ def in_figure(
 ) -> list[Measurement]:
     """Return the measurements of a figure's `points` under `overrides`, in the points' order.
 
-    Full measurements replace quick ones of the same parameters, and in real time the machine that
-    measured last replaces others.
+    Full measurements replace quick ones of the same parameters, unless other code measured these
+    later. In real time the machine that measured last replaces others.
     """
     order = {_spot(Task(point, "").identity): n for n, point in reversed(list(enumerate(points)))}
     chosen = [
@@ -382,16 +405,14 @@ def in_figure(
     ]
     if not chosen:
         return []
-    machine = max(chosen, key=lambda m: m.stopped).identity["machine"]
+    chosen.sort(key=lambda m: m.stopped)
+    machine = chosen[-1].identity["machine"]
+    chosen = [m for m in chosen if m.identity["machine"] == machine]
+    last = {_spot(m.identity): m for m in chosen}
+    chosen = [m for m in chosen if _same_code(m, last[_spot(m.identity)])]
     full = {_spot(m.identity) for m in chosen if not m.identity["quick"]}
     return _in_order(
-        (
-            m
-            for m in chosen
-            if m.identity["machine"] == machine
-            and not (m.identity["quick"] and _spot(m.identity) in full)
-        ),
-        order,
+        (m for m in chosen if not (m.identity["quick"] and _spot(m.identity) in full)), order
     )
 
 

@@ -19,7 +19,7 @@ from .arguments import FilePath, Jobs, Repetitions, Seed, checked, shown
 from .data import NotEvaluated
 from .errors import Error, HostLost, InvalidArgument
 from .executors import PROCESSES
-from .experiment import Experiment, Point
+from .experiment import Experiment, Point, plain
 from .fabrics import FabricName
 from .files import own_folder, write_atomically, write_json
 from .hosts.fleet import Fleet
@@ -155,7 +155,7 @@ def run(
         fabric=executors.fabric_for(executor, fabric),
         profile=profile,
         quick=not full,
-        seeds=None if seeds is None else tuple(seeds),
+        seeds=None if seeds is None else tuple(map(plain, seeds)),
         repetitions=repetitions,
         settings=dict(set or {}),
         jobs=jobs,
@@ -355,7 +355,7 @@ def variant(profile: str | None, overrides: Mapping[str, float], host: str = "")
     """Return the end of a figure's name: the host, and how the testbed is not the experiment's."""
     words = [f"host={host}"] if host else []
     words += [f"profile={Path(profile).stem}"] if profile else []
-    words += [f"{key}={value:g}" for key, value in sorted(overrides.items())]
+    words += [f"{key}={results.digits(value)}" for key, value in sorted(overrides.items())]
     text = ",".join(words)
     if len(text) > 100:
         text = hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -141,12 +141,6 @@ class Measurement:
         """Name of the stored measurement, without its ending."""
         return _key(self.identity)
 
-    @property
-    def subject(self) -> str:
-        """Key of what was measured, whatever code measured it: newer code supersedes older."""
-        apart = ("code", "profile_digest")
-        return _key({name: v for name, v in self.identity.items() if name not in apart})
-
 
 class Store:
     """The points of an experiment on a fabric; one process at a time measures into it.

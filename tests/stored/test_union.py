@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyrdma as rd
@@ -41,6 +42,47 @@ def test_a_subset_a_seed_and_an_override_add_to_the_table(tree: Tree) -> None:
 
     exported = pd.read_parquet(tree.out / "fake/rates/sim/results.parquet")
     assert len(exported) == 8
+
+
+@pytest.mark.parametrize("same", [True, 1.0, np.int64(1), [1.0, np.int64(4)]])
+def test_an_equal_value_of_another_type_is_the_same_point(tree: Tree, same: Any) -> None:
+    tree.run()
+    assert tree.run(settings={"n": same}).outcome.measured == 0
+    assert tree.run(settings={"n": np.int64(3)}).outcome.measured == 1
+    assert rows(tree, n=3) == 1
+
+
+def test_an_axis_whose_values_change_their_type_keeps_one_number_for_each(tree: Tree) -> None:
+    tree.run(seeds=(1, 2))
+    tree.edit("Axis([1, 4], full=[1, 2, 4])", "Axis([1.0, 2.5, 4.0])")
+    report = tree.run(seeds=(1, 2))
+    assert report.outcome.measured == 6
+    assert report.figures
+    assert rows(tree) == 6
+    assert [*rd.load(tree.out).ci("rate", level=0.5)["values"]] == [2, 2, 2]
+
+
+def test_overrides_that_differ_in_a_late_digit_are_two_points(tree: Tree) -> None:
+    for rate in (10.0000001, 10.0000002):
+        tree.run(settings={"link.rate_gbps": rate, "n": 1})
+    assert rows(tree, overrides="link.rate_gbps=10.0000001") == 1
+
+
+def test_a_median_is_over_one_code(tree: Tree) -> None:
+    tree.run(seeds=range(1, 8))
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    report = tree.run(seeds=(1, 2))
+    assert rows(tree, n=1) == 2, "of the same code"
+    assert report.intervals is not None
+    assert "200.5" in report.intervals.read_text()
+    assert len(rd.load(tree.out, superseded=True)) == 18
+
+
+def test_a_quick_run_of_new_code_is_drawn_before_a_full_one_of_old(tree: Tree) -> None:
+    tree.run(quick=False)
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    note = tree.run().note
+    assert "1 of the 3 points" in note, "n=2 alone is of the old code"
 
 
 def test_a_run_that_fails_wholly_keeps_all_and_names_the_line(
