@@ -325,6 +325,15 @@ def test_real_time_is_of_one_machine(tree: Tree, monkeypatch: pytest.MonkeyPatch
         assert tree.run(fabric="shm").outcome.measured == 0
     assert rd.load(tree.out)["machine"].value_counts().to_dict() == {"CPU a": 2, "CPU b": 2}
     assert tree.verdict("shm").verdict == "held"
+    other = tree.folder / "other"
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(tree, "out", other)
+        elsewhere.setattr(provenance, "machine", lambda: "CPU b")
+        tree.run(fabric="shm")
+    compared = rd.compare(tree.out, other)
+    assert set(compared["machine"]) == {"CPU b"}
+    assert set(compared["values_a"]) == {1}
+    assert compared.attrs["only_a"] == 2
 
 
 def test_run_returns_what_it_measured(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
