@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from .data import OVERSUBSCRIBED
+from .results import digits
 from .store import Measurement
 
 __all__ = ["is_papers", "line_of"]
@@ -17,7 +18,7 @@ def line_of(measurements: Sequence[Measurement]) -> str:
     fabrics = _joined(i["fabric"] for i in identities)
     if fabrics == "sim":
         testbed = f"profile {_joined(i['profile'] for i in identities)}"
-        changed = {f"{k}={v:g}" for i in identities for k, v in i["overrides"].items()}
+        changed = {f"{k}={digits(v)}" for i in identities for k, v in i["overrides"].items()}
         testbed += f" with {_joined(changed)}" if changed else ""
     else:
         testbed = f"on {_joined(i['machine'] for i in identities)}"

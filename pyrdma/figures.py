@@ -388,6 +388,7 @@ def save(
     about: str = "",
     caption: bool = False,
     note: str = "",
+    points: Sequence[str] = (),
 ) -> list[Path]:
     """Write a figure as PNG and PDF, atomically, and close it. Equal input gives equal bytes.
 
@@ -400,6 +401,8 @@ def save(
         Write `about` below the figure, too.
     note
         A line below the figure in any case.
+    points
+        Names of the stored points that it shows: of the PNG ``Points``.
     """
     from matplotlib.transforms import Bbox
 
@@ -411,7 +414,7 @@ def save(
     low = figure_layout.with_line_below(figure, below) if below else 0.0
     width, height = figure.get_size_inches()
     box = Bbox([[0, -low], [width, height]])
-    told = {"Title": title, "Description": about}
+    told = {"Title": title, "Description": about, "Points": " ".join(points)}
     png = {"Software": None, **{key: text for key, text in told.items() if text}}
     pdf = {"CreationDate": None, "Title": title or None, "Subject": about or None}
     written = []

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .errors import Error, Exhausted
+from .errors import Error, Exhausted, InvalidArgument
 from .trust import name_of, trusted_users
 
 __all__ = [
@@ -143,6 +143,23 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise disk_error(path, error) from error
 
 
+def check_output(path: Path, option: str) -> None:
+    """Refuse a place where no file can be written, before a command works for minutes.
+
+    Raises
+    ------
+    InvalidArgument
+        It is a folder, a device or the like, or its folder cannot be made or written.
+    """
+    if path.exists() and not path.is_file():
+        raise InvalidArgument(f"{option} {path} is no file; give the name of a file")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidArgument(
+            f"{option} {path}: {folder} is no folder in which you may write; give another place"
+        )
+
+
 def disk_error(path: Path, error: OSError) -> Error:
     """Return the error for a failed write to `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -151,8 +168,8 @@ def disk_error(path: Path, error: OSError) -> Error:
             "and run the same command to continue"
         )
     if error.errno in (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY):
-        return Error(f"{path} is in the way of a file of results; remove it")
-    return Error(f"cannot write {path}: {error.strerror}; choose another results folder (--out)")
+        return Error(f"{path} is in the way of a file of results; move it away")
+    return Error(f"cannot write {path}: {error.strerror}; choose another place (--out)")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -424,6 +424,7 @@ def _draw(
                 about=captions.line_of(chosen),
                 caption=caption,
                 note=note,
+                points=[m.name for m in chosen],
             )
         except (Error, OSError):
             raise

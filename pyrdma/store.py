@@ -141,6 +141,11 @@ class Measurement:
         """Name of the stored measurement, without its ending."""
         return _key(self.identity)
 
+    @property
+    def name(self) -> str:
+        """The first digits of its name, which figures have for it."""
+        return self.key[:8]
+
 
 class Store:
     """The points of an experiment on a fabric; one process at a time measures into it.

@@ -13,7 +13,8 @@ from pyrdma._version import __version__
 from pyrdma.claims import Verdict
 from pyrdma.comparison import compare
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import read_regular, write_atomically
+from pyrdma.experiment import Experiment
+from pyrdma.files import check_output, read_regular, write_atomically
 from pyrdma.predictions import COLUMNS, by_kind, median_error
 from pyrdma.store import Measurement, read_folder
 
@@ -45,6 +46,12 @@ def write(out: Path, target: Path, fabric: str = "sim", other: Path | None = Non
     """
     from jinja2 import Environment, StrictUndefined
 
+    if target.is_dir():
+        raise InvalidArgument(
+            f"--out {target} is a folder; give the file to write, as --out report.html; the folder "
+            f"of the results is the argument: pyrdma report {target}"
+        )
+    check_output(target, "--out")
     stored = _stored(out, "RESULTS")
     verdicts = claims.evaluate(out, fabric=fabric)
     figures = _figures(out, stored)
@@ -194,34 +201,44 @@ def _figures(
         pictures = sorted(place.glob("*.png"))
         if not pictures:
             continue
-        title, note = "", ""
-        if name in registry.ids() and name not in registry.broken():
-            experiment = registry.load(name)
-            points = [m for m in results.newest(stored[place]) if m.identity["experiment"] == name]
-            title, note = experiment.title, results.stale_note(experiment, points)
+        known = name in registry.ids() and name not in registry.broken()
+        experiment = registry.load(name) if known else None
+        newest = {m.name: m for m in results.newest(stored[place])}
         for picture in pictures:
             figure: dict[str, Any] = {
                 "name": f"{name.split('/')[0]}/{picture.stem}",
                 "place": place.name,
+                "title": experiment.title if experiment else "",
+                **_embedded(picture),
             }
-            figure |= {"title": title, "note": note, **_embedded(picture)}
+            drawn = [newest.get(point) for point in figure.pop("points")]
+            figure["note"] = _note(experiment, drawn) if experiment else ""
             found.setdefault(name.split("/")[0], []).append(figure)
     return found
 
 
+def _note(experiment: Experiment, drawn: Sequence[Measurement | None]) -> str:
+    """Return a word about a figure whose points, None for one measured anew, are not today's."""
+    there = [m for m in drawn if m is not None]
+    if not there or len(there) < len(drawn):
+        return f"measured again since it was drawn: 'pyrdma draw {experiment.id}' draws it again"
+    return results.stale_note(experiment, there)
+
+
 def _embedded(path: Path) -> dict[str, Any]:
-    """Return a picture with few colours as base64, and whether it needs the page's width."""
+    """Return a picture with few colours as base64, whether it is wide, and its points."""
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(read_regular(path, _MOST_PICTURE)), formats=["PNG"]) as picture:
+            points = str(picture.info.get("Points", "")).split()
             small = picture.convert("RGB").quantize(_COLOURS)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise Error(f"{path} is no picture: {error}; remove it and run 'pyrdma draw'") from None
     stream = io.BytesIO()
     small.save(stream, "PNG", optimize=True)
     png = base64.b64encode(stream.getvalue()).decode()
-    return {"png": png, "wide": small.width > 1.8 * small.height}
+    return {"png": png, "wide": small.width > 1.8 * small.height, "points": points}
 
 
 def _made_by(measurements: Iterable[Measurement]) -> list[dict[str, str]]:

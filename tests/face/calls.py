@@ -276,7 +276,7 @@ CALLS: dict[str, Callable[[World], Call]] = {
     "figures.save": lambda w: (
         figures.save,
         {"figure": w.drawing[0], "folder": w.folder, "name": "drawn"}
-        | {"title": "t", "about": "a", "caption": True, "note": "n"},
+        | {"title": "t", "about": "a", "caption": True, "note": "n", "points": ["p"]},
     ),
     "figures.style_of": lambda _: (figures.style_of, {"number": 0}),
     "fuzz.Options": lambda _: (fuzz.Options, _options()),

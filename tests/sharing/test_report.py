@@ -139,15 +139,26 @@ def test_a_browser_shows_it_without_errors_and_asks_for_nothing(tree: Tree) -> N
             assert browser.evaluate("document.querySelector('h2').getBoundingClientRect().top") > 0
 
 
-def test_points_of_other_code_are_noted_at_their_figure(tree: Tree) -> None:
+def test_a_figure_of_other_points_than_todays_says_so(tree: Tree) -> None:
+    def notes() -> str:
+        done = pyrdma("report", "--out", "page.html", cwd=tree.folder)
+        assert done.returncode == 0, done.stderr
+        assert unnamed(done.stderr, "page.html") == []
+        found = Page(tree.folder / "page.html").text
+        return " ".join(re.findall("other code measured.*|.*draws it again", found))
+
+    tree.run(settings={"link.rate_gbps": 10})
     tree.run()
+    assert notes() == ""
     tree.edit("FACTOR = 100", "FACTOR = 200")
-    done = pyrdma("report", "--out", "page.html", cwd=tree.folder)
-    assert done.returncode == 0, done.stderr
-    assert unnamed(done.stderr, "page.html") == []
-    page = Page(tree.folder / "page.html")
-    assert re.search(r"other code measured \d of the \d points", page.text)
-    assert "stale" in page.text
+    assert notes().count("other code measured 2 of the 2 points") == 2
+    assert "stale" in Page(tree.folder / "page.html").text
+    tree.run()
+    assert notes().count("other code measured 2 of the 2 points") == 1, "the default's is new"
+    tree.edit("FACTOR = 200", "FACTOR = 300")
+    tree.edit("    return figure", "    return None")
+    tree.run()
+    assert notes().count("pyrdma draw fake/rates") == 1
 
 
 def test_what_has_no_report_is_named(tree: Tree) -> None:
@@ -159,6 +170,12 @@ def test_what_has_no_report_is_named(tree: Tree) -> None:
     tree.run()
     with raises(rd.InvalidArgument, "fabric", "'wire'"):
         report.write(tree.out, target, "wire")
+    with raises(rd.InvalidArgument, tree.out, f"pyrdma report {tree.out}"):
+        report.write(tree.out, tree.out)
+    with raises(rd.InvalidArgument, "--out", tree.folder / "experiments/fake/rates.py"):
+        report.write(tree.out, tree.folder / "experiments/fake/rates.py/report.html")
+    with raises(rd.InvalidArgument, "--out", "/dev/null"):
+        report.write(tree.out, Path("/dev/null"))
     picture = tree.out / "fake/rates/sim/rates.png"
     picture.write_bytes(b"<svg onload=alert(1)>")
     with raises(rd.Error, picture):
