@@ -10,7 +10,7 @@ Importing is cheap: the native module, tables and figures are loaded when first 
 The modules form layers. A module imports from its own layer or from a lower one, never in a circle:
 
     commands, bench, notebook                 the command line, the project's own speed, notebooks
-    fuzz, calibrate, cloudlab, deploy         tools that need no experiment
+    fuzz, fuzz_summary, calibrate, cloudlab, deploy  tools that need no experiment
     protocol                                  node programs that are fuzzed
     check                                     histories
     validate, validation_figure               a real fabric beside its simulation

@@ -6,12 +6,11 @@ of events. The same seed with the same options replays a violation bit for bit.
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections import Counter
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +19,9 @@ from . import timeline as timelines
 from ._native import native
 from .arguments import Between, Count, Duration, Jobs, Seed, checked, shown
 from .delta_debugging import ddmin, least_window
-from .errors import InvalidArgument
+from .errors import Error, InvalidArgument
+from .files import check_output, write_json
+from .fuzz_summary import Summary
 from .profiles import Profile
 from .workers import Workers, labelled
 
@@ -28,9 +29,6 @@ __all__ = ["Options", "Summary", "differ", "fuzz", "minimise", "parse_ranges", "
 
 CHUNK = 16
 """Number of seeds that a worker takes at once."""
-
-_OF_SYSTEMS = {"branches", "begun", "begun_under_faults", "crashed_after", "reconnects", "restarts"}
-"""Fields of a summary that only the runs of native systems count."""
 
 Ranges = tuple[tuple[int, int], ...]
 Progress = Callable[[int, int, str], None]
@@ -176,71 +174,6 @@ def _profile_values(name: str) -> dict[str, float]:
     return _loaded[name]
 
 
-@dataclass
-class Summary:
-    """The outcome of many seeds. Counters are sums."""
-
-    system: str
-    seeds: int = 0
-    virtual_ns: int = 0
-    events: int = 0
-    operations: Counter[str] = field(default_factory=Counter)
-    fired: Counter[str] = field(default_factory=Counter)
-    reached: Counter[str] = field(default_factory=Counter)
-    branches: Counter[str] = field(default_factory=Counter)
-    """How often the runs took each rare branch of the protocols; 0 for a branch never taken."""
-    begun: int = 0
-    begun_under_faults: int = 0
-    crashed_after: list[int] = field(default_factory=list)
-    """The number of operations begun before each crash of a node."""
-    reconnects: int = 0
-    restarts: int = 0
-    undecided: list[int] = field(default_factory=list)
-    """Seeds with a history that the checker gave up on: neither correct nor wrong."""
-    violations: list[dict[str, Any]] = field(default_factory=list)
-    differing: list[int] = field(default_factory=list)
-    interrupted: bool = False
-
-    @property
-    def failed_seeds(self) -> int:
-        """Number of seeds with a violation, or with a second run that differed."""
-        return len({v["seed"] for v in self.violations} | set(self.differing))
-
-    @property
-    def bound(self) -> float | None:
-        """The 95 % upper bound of a decided seed's probability to fail; None if a seed failed."""
-        decided = self.seeds - len(self.undecided)
-        if self.failed_seeds or not decided:
-            return None
-        return float(1 - 0.05 ** (1 / decided))
-
-    def add(self, found: Mapping[str, Any]) -> None:
-        """Count one seed's run."""
-        self.seeds += 1
-        self.virtual_ns += found["virtual_ns"]
-        self.events += found["events"]
-        self.operations.update({name: found[name] for name in ("ok", "fail", "info")})
-        self.fired.update(found["fired"])
-        self.reached.update(found["reached"])
-        if found["undecided"]:
-            self.undecided.append(found["seed"])
-        if protocol.is_file(self.system):
-            return
-        for branch, count in found["branches"].items():
-            self.branches[branch] += count
-        self.begun += found["begun"]
-        self.begun_under_faults += found["begun_under_faults"]
-        self.crashed_after += found["crashed_after"]
-        self.reconnects += found["reconnects"]
-        self.restarts += found["restarts"]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; of a file without what only native systems count."""
-        values = {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
-        left_out = _OF_SYSTEMS if protocol.is_file(self.system) else set()
-        return {name: value for name, value in values.items() if name not in left_out}
-
-
 @checked
 def fuzz(
     options: Options,
@@ -256,11 +189,14 @@ def fuzz(
     Ctrl-C ends the run; the summary then has the seeds that are done.
     """
     summary = Summary(options.system)
+    folder = None if out is None else out / "fuzz" / _name_of(options.system)
+    if folder is not None:
+        check_output(folder / "seed.json", "--out")
     run(replace(options, kept=((0, 0),)), first)  # raises at once if options are wrong
     for found in _each(options, seeds, first, jobs, twice, summary):
         summary.add(found)
         if found["violations"]:
-            summary.violations.append(_store(options, found, out))
+            summary.violations.append(_store(options, found, folder))
         if found.get("differs"):
             summary.differing.append(found["seed"])
         if progress is not None:
@@ -315,7 +251,11 @@ def _run_one(options: Options, seed: int, twice: bool) -> dict[str, Any]:
     return found
 
 
-def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict[str, Any]:
+def _name_of(system: str) -> str:
+    return Path(system).stem if protocol.is_file(system) else system
+
+
+def _store(options: Options, found: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
     record = {
         "system": options.system,
         "seed": found["seed"],
@@ -324,14 +264,15 @@ def _store(options: Options, found: Mapping[str, Any], out: Path | None) -> dict
         "violations": [{"kind": kind, "text": text} for kind, text in found["violations"]],
         "replay": options.replay(found["seed"], found["fingerprint"]),
     }
-    if out is not None:
-        named = Path(options.system).stem if protocol.is_file(options.system) else options.system
-        folder = out / "fuzz" / named
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"seed-{found['seed']}.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
-        record["file"] = str(path)
-    return record
+    if folder is None:
+        return record
+    path = folder / f"seed-{found['seed']}.json"
+    try:
+        write_json(path, record)
+    except Error as error:  # what was found matters more than its file
+        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        return record
+    return {**record, "file": str(path)}
 
 
 @checked

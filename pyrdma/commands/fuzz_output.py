@@ -12,6 +12,7 @@ from typing import Any
 from pyrdma import fuzz as fuzzing
 from pyrdma import protocol
 from pyrdma.errors import InvalidArgument
+from pyrdma.files import check_output
 from pyrdma.timeline import Options as Timelines
 from pyrdma.timeline import line
 
@@ -174,6 +175,9 @@ def replay_command(
     as_json: bool,
 ) -> int:
     """Run one seed again and print its outcome; 0 without a violation, otherwise 1."""
+    for option, path in (("--trace", trace or "-"), ("--history", history or "-")):
+        if path != "-" and (Path(path).is_dir() or not Path(path).exists()):
+            check_output(Path(path), option)
     if smaller:
         say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)  # noqa: E731
         options, _ = fuzzing.minimise(options, seed, say)
@@ -240,4 +244,5 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         sys.stdout.write(text)
     else:
-        Path(path).write_text(text)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)  # also into a pipe

@@ -5,6 +5,7 @@ With ``--json`` standard output has only the JSON; all other output goes to stan
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -82,10 +83,16 @@ for module in _COMMANDS:
     module.register(app)
 
 
+_RESUMING = {"run", "validate", "sensitivity"}
+"""Commands that store each point that they have measured."""
+
+
 def main() -> None:
     """Run the command line. An error prints one line and exits with 1; Ctrl-C exits with 130."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack a letter
+        sys.stdout.reconfigure(errors="replace")
     warnings.showwarning = terminal.show_warning  # type: ignore[assignment]
     try:
         # Typer returns the status of an Exit. After Ctrl-C it returns 130 or Abort, by its version.
@@ -95,7 +102,9 @@ def main() -> None:
         sys.stdout.flush()
         sys.exit(status or 0)
     except (KeyboardInterrupt, typer.Abort):
-        terminal.say("interrupted; finished points stay, and the same command resumes the run")
+        resumes = "--fresh" not in sys.argv and not _RESUMING.isdisjoint(sys.argv)
+        kept = "; finished points stay, and the same command resumes the run" if resumes else ""
+        terminal.say(f"interrupted{kept}")
         sys.exit(INTERRUPTED)
     except Error as error:
         terminal.say(f"pyrdma: {error}")
@@ -112,7 +121,8 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        terminal.say(f"pyrdma: cannot write the output: {error.strerror or error}")
+        what = error.filename or "cannot write the output"
+        terminal.say(f"pyrdma: {what}: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest goes nowhere, without a complaint
         sys.exit(1)
     except Exception as error:

@@ -93,7 +93,7 @@ def calibrate_fabric(fabric: str, device: str, out: Path, as_json: bool) -> None
     """Measure two nodes on a fabric, write their profile, and print how well it agrees."""
     from pyrdma.calibrate import calibrate as measure
     from pyrdma.calibrate.measure import NOISY
-    from pyrdma.files import write_atomically
+    from pyrdma.files import check_output, write_atomically
 
     if fabric not in ("shm", "verbs"):
         raise InvalidArgument(
@@ -105,6 +105,7 @@ def calibrate_fabric(fabric: str, device: str, out: Path, as_json: bool) -> None
         raise InvalidArgument(f"--out {out}: the name of a profile ends with .toml")
     if out.exists():
         raise InvalidArgument(f"--out {out} exists; remove it, or give another file")
+    check_output(out, "--out")
     found = measure(fabric, device)
     write_atomically(out, found.document(out.stem).encode())
     if as_json:

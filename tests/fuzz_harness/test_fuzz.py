@@ -156,6 +156,16 @@ def test_command_stores_what_fails(tmp_path: Path) -> None:
     assert stored["violations"][0]["kind"] in ("read", "send")
 
 
+def test_a_record_that_cannot_be_written_costs_no_result(tmp_path: Path) -> None:
+    options = fuzzing.Options("fabric", 3, 600, faults={}, mutation="unordered_writes")
+    failing = next(s for s in range(1, 99) if fuzzing.run(options, s)["violations"])
+    (tmp_path / f"fuzz/fabric/seed-{failing}.json").mkdir(parents=True)
+    with pytest.warns(RuntimeWarning, match=f"seed-{failing}.json"):
+        summary = fuzzing.fuzz(options, 1, failing, out=tmp_path)
+    assert summary.violations[0]["seed"] == failing
+    assert "file" not in summary.violations[0]
+
+
 def test_command_without_failures(tmp_path: Path) -> None:
     words = ["fuzz", "fabric", "--seeds", "16", "--nodes", "3", "--operations", "100"]
     ended = command(*words, "--faults", "loss.rate=0.01", "--out", str(tmp_path))
@@ -291,6 +301,9 @@ def test_a_seed_without_histories_is_named() -> None:
         (["fuzz", "fabric", "--faults", "lost.rate=1"], ["lost"]),
         (["fuzz", "fabric", "--mutation", "x"], ["x"]),
         (["replay", "fabric", "--seed", "1", "--keep", "a-b"], ["a-b"]),
+        (["fuzz", "fabric", "--seeds", "9999", "--out", __file__], ["--out", __file__]),
+        (["replay", "fabric", "--seed", "1", "--history", "/"], ["--history", "/"]),
+        (["replay", "fabric", "--seed", "1", "--trace", f"{__file__}/t"], ["--trace", __file__]),
     ],
 )
 def test_wrong_options_are_named(words: list[str], values: list[str]) -> None:

@@ -50,10 +50,12 @@ from tests.harness.support import FAKE, environment, has_provider, pyrdma, witho
         (["run", FAKE, "--seed", str(2**64)], ["seed", 2**64 - 1]),
         (["fuzz", "fabric", "--seeds", str(10**30)], ["seeds", 10**30, 2**31 - 1]),
         (["fuzz", "fabric", "--jobs", str(10**30)], ["jobs", 10**30, 4096]),
+        (["calibrate", "--fabric", "shm", "--out", f"{FAKE}/a.toml"], ["--out", FAKE]),
     ],
 )
 def test_wrong_arguments(arguments: list[str], values: list[object], tmp_path: Path) -> None:
-    done = pyrdma(*arguments, *(["--out", str(tmp_path)] if arguments[0] != "workloads" else []))
+    out = [] if "--out" in arguments or arguments[0] == "workloads" else ["--out", str(tmp_path)]
+    done = pyrdma(*arguments, *out)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -292,6 +294,12 @@ except rd.Unavailable as error: print(error)
     )
     assert done.returncode == 0, done.stderr
     assert "`controller`" in done.stdout
+
+
+def test_a_terminal_that_lacks_a_letter_shows_the_rest() -> None:
+    done = pyrdma("claims", "loco", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "loco/" in done.stdout
 
 
 def test_the_version_is_printed() -> None:
