@@ -225,6 +225,36 @@ def test_the_limit_keeps_the_first_events_and_says_so(tmp_path: Path) -> None:
     assert max(ends) == pytest.approx(mark["ts"], abs=2)
 
 
+@pytest.mark.parametrize("limit", [*range(10, 200, 21), *range(200, 2000, 217)])
+def test_what_begins_before_the_mark_of_the_limit_is_all_there(limit: int, tmp_path: Path) -> None:
+    def recorded(name: str, **given: int) -> dict[str, Any]:
+        cluster = rd.Cluster.sim(3, "cx5", seed=3, faults={"preemption.rate": 0.05})
+        with cluster, cluster.timeline(tmp_path / name, **given):
+            cluster.run(rd.workload.VerbsLoad(threads=2, depth=4), duration_s=20e-6)
+        return read(tmp_path / name)  # which checks that slices nest
+
+    def before(document: dict[str, Any], time: float) -> Counter[tuple[object, ...]]:
+        rows = rows_of(document)
+        found = (e for e in document["traceEvents"] if e["ph"] in ("X", "i") and e["ts"] < time)
+        named = (e for e in found if e["name"] != "runs")
+        return Counter((rows.get(e["tid"]), e["name"], e["ts"]) for e in named)
+
+    part = recorded("part.json", limit=limit)
+    until = part["otherData"]["complete_until_us"]
+    whole = recorded("whole.json")
+    assert before(whole, until) == before(part, until)
+    if limit > 100:  # the first events are of the beginning
+        assert before(part, until).total() > 0.2 * limit, "the mark is not far too early"
+
+
+def test_a_fault_that_is_healed_is_as_long_as_it_lasted(tmp_path: Path) -> None:
+    faults = {"pause.rate": 100, "pause.min_ns": 1e6, "pause.max_ns": 2e6, "heal_at_ns": 20_000}
+    document, _ = record(tmp_path / "t.json", faults=faults)
+    slices = [e for e in document["traceEvents"] if e["name"] == "pause" and e["ph"] == "X"]
+    assert len(slices) > 0
+    assert max(e["ts"] + e["dur"] for e in slices) == pytest.approx(20, abs=0.001)
+
+
 def test_a_window_cuts_by_virtual_time(tmp_path: Path) -> None:
     whole, _ = record(tmp_path / "whole.json")
     first = min(e["ts"] for e in whole["traceEvents"] if e["name"] == "post write")
@@ -271,6 +301,8 @@ def test_one_timeline_at_a_time(tmp_path: Path) -> None:
         assert not (tmp_path / "b.json").exists()
         first.close()
         first.close()
+        with raises(rd.InvalidArgument, tmp_path):
+            cluster.timeline(tmp_path)
         with raises(rd.Error, "no/t.json"):
             cluster.timeline(tmp_path / "no" / "t.json")
         cluster.timeline(tmp_path / "b.json")

@@ -31,16 +31,18 @@ std::uint32_t Timeline::row_of(const SimThread& thread) {
 
 // A thread that lets others catch up goes on where it stopped: its slice grows.
 void Timeline::resumes(const SimThread& thread) {
-  running_ = row_of(thread);
-  ThreadRow& row = threads_[running_];
-  if (thread.clock == row.to) return;
-  slice({TimelineRow::kThread, running_}, row.from, row.to, {.name = kRuns});
-  row.from = row.to = thread.clock;
+  const std::uint32_t index = row_of(thread);
+  ThreadRow& row = threads_[index];
+  if (thread.clock != row.to) {
+    slice({TimelineRow::kThread, index}, row.from, row.to, {.name = kRuns});
+    row.from = row.to = thread.clock;
+  }
+  running_ = &thread;
 }
 
 void Timeline::waits(const SimThread& thread) {
   threads_[row_of(thread)].to = thread.clock;
-  running_ = ~0U;
+  running_ = nullptr;
 }
 
 void Timeline::slice(TimelinePlace place, Picos from, Picos to, const TimelineWhat& what) {
@@ -53,22 +55,39 @@ void Timeline::mark(TimelinePlace place, Picos at, const TimelineWhat& what) {
   if (at >= options_.from && at < options_.to) add({at, kMark, what, place});
 }
 
+void Timeline::end_faults(Picos now, std::uint32_t node, const char* what) {
+  for (Event& event : events_) {
+    const bool is_fault =
+        event.place.row == TimelineRow::kFaults || event.place.row == TimelineRow::kCluster;
+    if (!is_fault || event.at + event.duration <= now) continue;
+    if (node != kAllNodes &&
+        (event.place.index != node || event.what.name != std::string_view(what)))
+      continue;
+    event.duration = event.at < now ? now - event.at : kMark;
+  }
+}
+
+// Slices come when they end, so one that is left out may begin before others that are there.
 void Timeline::add(const Event& event) {
   if (events_.size() < options_.most_events) return events_.push_back(event);
-  if (left_out_++ != 0) return;
-  const bool of_thread = event.place.row == TimelineRow::kThread;
-  complete_until_ = of_thread ? event.at + event.duration : event.at;
-  end_slices(complete_until_);
+  if (!is_full_) {
+    is_full_ = true;
+    end_slices();
+    if (event.what.name == kRuns) return;  // it has just come with those of the other threads
+  }
+  ++left_out_;
+  complete_until_ = std::min(complete_until_, event.at);
 }
 
 // The slices that the threads are in come beyond the limit, because other events lie on them.
-void Timeline::end_slices(Picos at) {
+void Timeline::end_slices() {
   for (std::uint32_t index = 0; index < threads_.size(); ++index) {
-    const ThreadRow& row = threads_[index];
-    const Picos from = std::max(row.from, options_.from);
-    const Picos to = std::min(index == running_ ? at : std::min(row.to, at), options_.to);
+    ThreadRow& row = threads_[index];
+    if (running_ != nullptr && rows_.at(running_) == index) row.to = running_->clock;
+    const Picos from = std::max(row.from, options_.from), to = std::min(row.to, options_.to);
     const TimelineWhat runs{.name = kRuns};
     if (to > from) events_.push_back({from, to - from, runs, {TimelineRow::kThread, index}});
+    row.from = row.to;
   }
 }
 
@@ -85,7 +104,9 @@ void Timeline::forget_deliveries(const void* queue) {
 }
 
 void Timeline::finish() {
-  if (left_out_ == 0) end_slices(kNever);
+  if (!is_full_) return end_slices();
+  for (std::uint32_t index = 0; index < threads_.size(); ++index)
+    slice({TimelineRow::kThread, index}, threads_[index].from, threads_[index].to, {.name = kRuns});
 }
 
 void SimScheduler::start_timeline(Timeline& timeline) {

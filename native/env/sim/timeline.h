@@ -77,6 +77,8 @@ class Timeline {
 
   void slice(TimelinePlace place, Picos from, Picos to, const TimelineWhat& what);
   void mark(TimelinePlace place, Picos at, const TimelineWhat& what);
+  /// Faults of this name of a node, or all faults of all nodes, end now, before their time.
+  void end_faults(Picos now, std::uint32_t node = kAllNodes, const char* what = "");
 
   /// Entry `position` of a completion queue announces that the request has been delivered.
   void deliver(const void* queue, std::uint64_t position, const TimelineRequest& request) {
@@ -91,12 +93,13 @@ class Timeline {
   void finish();
   std::uint64_t events() const { return events_.size(); }
   std::uint64_t left_out() const { return left_out_; }
-  /// The time from which on events are left out; kNever if none are.
+  /// The least time of an event that is left out; kNever if none is.
   Picos complete_until() const { return complete_until_; }
   /// Writes the file in pieces.
   void write(FunctionRef<void(std::string_view)> sink) const;
 
  private:
+  static constexpr std::uint32_t kAllNodes = ~0U;
   static constexpr Picos kMark = -1;
   struct Event {
     Picos at, duration;  // kMark: an instant
@@ -112,16 +115,17 @@ class Timeline {
 
   void add(const Event& event);
   std::uint32_t row_of(const SimThread& thread);
-  void end_slices(Picos at);
+  void end_slices();
 
   TimelineOptions options_;
   std::unordered_map<const SimNodeThreads*, std::uint32_t> node_of_;
   std::uint32_t nodes_, devices_;
   std::unordered_map<const SimThread*, std::uint32_t> rows_;
   std::vector<ThreadRow> threads_;
-  std::uint32_t running_ = ~0U;  // the row of the running thread, or none
+  const SimThread* running_ = nullptr;  // the running thread, or none
   std::map<std::pair<const void*, std::uint64_t>, TimelineRequest> deliveries_;
   std::vector<Event> events_;
+  bool is_full_ = false;
   std::uint64_t left_out_ = 0;
   Picos complete_until_ = kNever;
 };

@@ -217,6 +217,8 @@ void SimCluster::kill(NodeId node, Crash crash) {
   }
   dying.disk().crash(crash == Crash::kHost);
   fabric.mark(node, "killed");
+  if (Timeline* timeline = state_->scheduler.timeline())
+    timeline->end_faults(state_->scheduler.clock(), node, "pause");
   state_->scheduler.resume(dying.threads());
   state_->scheduler.kill(dying.threads());
 }

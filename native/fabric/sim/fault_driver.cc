@@ -261,6 +261,8 @@ void FaultDriver::heal() {
   begun_ = true;  // faults that were held back never begin
   stream_.heal();
   fabric_.mark(Fabric::kManyNodes, "all faults end");
+  if (Timeline* timeline = fabric_.scheduler.timeline())
+    timeline->end_faults(fabric_.scheduler.clock());
   fabric_.reachability.heal();
   fabric_.nic_has_failed = false;
   for (NodeId node = 0; node < options_.nodes; ++node) {
