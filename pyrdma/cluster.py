@@ -295,7 +295,8 @@ class SimulatedCluster(InProcess):
         window
             Virtual time to record: ``10us-20us``, ``10us-``, ``-20us``, in ns, us, ms or s; or all.
         limit
-            The most events to record. The first ones stay; the file says how many are left out.
+            The most slices and marks to record. The first ones stay; the file says how many are
+            left out. The arrows between slices come with them.
 
         Raises
         ------
@@ -309,9 +310,11 @@ class SimulatedCluster(InProcess):
 
     def close(self) -> None:
         """Free the native cluster. Arrays keep their memory. Idempotent."""
-        if self._timeline is not None and self._native is not None:
-            self._timeline.close()
-        super().close()
+        try:
+            if self._timeline is not None and self._native is not None:
+                self._timeline.close()
+        finally:
+            super().close()
 
     @property
     def now_ns(self) -> int:

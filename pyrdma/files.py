@@ -14,10 +14,10 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .errors import Error, Exhausted, InvalidArgument
 from .trust import name_of, trusted_users
@@ -25,10 +25,12 @@ from .trust import name_of, trusted_users
 __all__ = [
     "DamagedFile",
     "DiskFull",
+    "check_output",
     "disk_error",
     "lock_folder",
     "own_folder",
     "read_regular",
+    "replacing",
     "write_atomically",
     "write_json",
 ]
@@ -125,22 +127,37 @@ def write_atomically(path: Path, content: bytes) -> None:
     Error
         The folder cannot be written.
     """
+    with replacing(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file that takes the place of `path` at the end; see `write_atomically`.
+
+    Raises
+    ------
+    DiskFull, Error
+        It cannot be written; `path` is as it was.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
         Path(temporary).replace(path)
-    except OSError as error:
+    except BaseException as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise disk_error(path, error) from error
+        if isinstance(error, OSError):
+            raise disk_error(path, error) from error
+        raise
 
 
 def check_output(path: Path, option: str) -> None:

@@ -13,13 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 from .arguments import Between, FilePath, checked, shown
 from .errors import Error, InvalidArgument
+from .files import check_output, replacing
 from .units import convert
 
-__all__ = ["LIMIT", "Options", "Recorder", "Timeline", "line", "write"]
+__all__ = ["LIMIT", "WHOLE_PS", "Options", "Recorder", "Timeline", "line", "write"]
 
 LIMIT = 200_000
 """The limit of events if none is given: a file of some megabytes, which browsers open at once."""
@@ -31,6 +32,8 @@ _UNIT = r"\s*([a-zA-Z]*)"
 _WINDOW = re.compile(rf"\s*(?:{_NUMBER}{_UNIT})?\s*-\s*(?:{_NUMBER}{_UNIT})?\s*")
 _UNITS = ("ns", "us", "ms", "s")
 _NEVER_PS = 2**63 - 1
+WHOLE_PS = 0, _NEVER_PS, 20_000_000
+"""Begin and end of all virtual time, and the highest limit of events."""
 
 
 @checked
@@ -46,7 +49,8 @@ class Options:
         The part of virtual time to record, as ``10us-20us``, ``10-20us``, ``10us-`` or ``-20us``;
         all if empty. The units are ns, us, ms and s.
     limit
-        The most events to record. The first ones stay; the file says how many are left out.
+        The most slices and marks to record. The first ones stay; the file says how many are left
+        out. The arrows between slices come with them.
     """
 
     path: FilePath
@@ -58,6 +62,7 @@ class Options:
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise InvalidArgument(f"{self.path}: the folder {folder} does not exist; make it first")
+        check_output(Path(self.path), "timeline")
 
     def range_ps(self) -> tuple[int, int, int]:
         """Return begin and end of the window in picoseconds, and the limit of events."""
@@ -100,22 +105,19 @@ class Timeline:
     path
         The file.
     events
-        Number of events in the file, known at the end.
+        Number of slices and marks in the file, known at the end.
     left_out
-        Number of events beyond the limit.
+        Number of those beyond the limit.
     """
 
-    def __init__(self, options: Options, cluster: Any) -> None:
+    def __init__(self, options: Options, cluster: Any, keeps_on: bool = False) -> None:
         self.path = Path(options.path)
+        self._keeps_on = keeps_on
         self.events = self.left_out = 0
         self._line = f"{self.path}: being recorded"
         self._cluster = cluster
+        self._is_open = True
         cluster.start_timeline(*options.range_ps())
-        try:
-            self._file: IO[bytes] | None = _opened(self.path)
-        except BaseException:
-            cluster.stop_timeline()
-            raise
 
     def __enter__(self) -> Timeline:  # noqa: PYI034 - typing.Self is of Python 3.11
         return self
@@ -130,14 +132,18 @@ class Timeline:
 
     def close(self) -> None:
         """End the recording and write the file. Idempotent."""
-        file, self._file = self._file, None
-        if file is None:
+        if not self._is_open:
             return
-        with file:
-            recorded = self._cluster.stop_timeline()
-            self.events, self.left_out = recorded.events, recorded.left_out
-            self._line = line(self.path, recorded)
-            _write(self.path, file, recorded)
+        self._is_open = False
+        recorded = self._cluster.stop_timeline()
+        self.events, self.left_out = recorded.events, recorded.left_out
+        self._line = line(self.path, recorded)
+        try:
+            write(self.path, recorded)
+        except Error as error:
+            if not self._keeps_on:
+                raise
+            self._line = str(error)  # the numbers of the point are worth more than the file
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -157,28 +163,14 @@ def line(path: FilePath, recorded: Any) -> str:
 
 
 def write(path: Path, recorded: Any) -> None:
-    """Write a native timeline to a file."""
-    with _opened(path) as file:
-        _write(path, file, recorded)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise Error(f"cannot write {path}: {error.strerror}") from error
-
-
-def _write(path: Path, file: IO[bytes], recorded: Any) -> None:
-    try:
+    """Write a native timeline to a file, which takes the place of an old one when it is whole."""
+    with replacing(path) as file:
         if path.suffix != ".gz":
             recorded.write(file.write)
             return
         # Neither a name nor a time: equal runs give equal files.
         with gzip.GzipFile("", "wb", compresslevel=3, fileobj=file, mtime=0) as packed:
             recorded.write(packed.write)
-    except OSError as error:
-        raise Error(f"cannot write {path}: {error.strerror}") from error
 
 
 _begin: Callable[[Any], Timeline] | None = None
@@ -219,7 +211,7 @@ class Recorder(Executor):
 
             def begin_next(cluster: Any) -> Timeline:
                 options = Options(self._next_path(), self.options.window, self.options.limit)
-                timeline = stack.enter_context(Timeline(options, cluster))
+                timeline = stack.enter_context(Timeline(options, cluster, keeps_on=True))
                 self.timelines.append(timeline)
                 return timeline
 

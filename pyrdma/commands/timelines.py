@@ -21,7 +21,8 @@ File = Annotated[
     typer.Option(
         "--timeline",
         metavar="FILE",
-        help="Record a timeline for Perfetto or chrome://tracing, such as out.json.gz.",
+        help="Record a timeline for Perfetto or chrome://tracing, such as out.json.gz; of a second "
+        "cluster, out-2.json.gz.",
     ),
 ]
 Window = Annotated[
@@ -33,7 +34,7 @@ Window = Annotated[
     ),
 ]
 Limit = Annotated[
-    int, typer.Option("--timeline-limit", min=1, help="The most events of the timeline.")
+    int, typer.Option("--timeline-limit", min=1, help="The most slices and marks of the timeline.")
 ]
 
 
