@@ -194,11 +194,10 @@ def run(
         faults=settings,
     ) as cluster:
         recording = cluster._open
-        if trace or events or timeline is not None:
-            window = (
-                timelines.Options(file.name, limit=20_000_000) if timeline is None else timeline
-            )
-            recording.start_timeline(*window.range_ps())
+        if trace or events:
+            recording.start_timeline(*timelines.WHOLE_PS)
+        elif timeline is not None:
+            recording.start_timeline(*timeline.range_ps())
         try:
             result = cluster.program(
                 protocol._programs_of(options.nodes),
@@ -218,6 +217,8 @@ def run(
         steps, now_ns = cluster.events, cluster.now_ns
         digest = hashlib.blake2b(b"%d " % cluster.fingerprint + text, digest_size=8)
     lines = _lines(recorded) if trace or events else []
+    if lines and timeline is not None:  # it has a window and a limit of its own
+        recorded = run(options, seed, timeline=timeline)["timeline"]
     types = Counter(json.loads(line).get("type") for line in text.splitlines())
     return {
         "seed": seed,
@@ -231,24 +232,32 @@ def run(
         "violations": [violation] if violation else [],
         "undecided": undecided,
         "histories": [(protocol.model, text.decode())] if history and text else [],
-        "trace": [f"{ps / 1000:.3f} ns  node {node}: {name}" for ps, node, name in lines],
+        "trace": [f"{ps / 1000:.3f} ns  {place}: {what}" for ps, place, what in lines],
         "recorded": lines,
         "timeline": recorded,
     }
 
 
-def _lines(recorded: Any) -> list[tuple[int, int, str]]:
-    """Return time in ps, node and text of each event of a native timeline."""
+def _lines(recorded: Any) -> list[tuple[int, str, str]]:
+    """Return time in ps, place and text of each slice and mark of a native timeline, by time."""
     pieces: list[bytes] = []
     recorded.write(pieces.append)
-    document = json.loads(b"".join(pieces))
-    rows = document["traceEvents"] if isinstance(document, dict) else document
-    # A timeline numbers the nodes from 1; rows of the phase M only name things.
-    return [
-        (round(row["ts"] * 1e6), row.get("pid", 1) - 1, row.get("name", ""))
+    rows = json.loads(b"".join(pieces))["traceEvents"]
+    named = [row for row in rows if row["ph"] == "M"]
+    nodes = {r["pid"]: r["args"]["name"] for r in named if r["name"] == "process_name"}
+    threads = {r["tid"]: r["args"]["name"] for r in named if r["name"] == "thread_name"}
+    found = [
+        (round(row["ts"] * 1e6), f"{nodes[row['pid']]}, {threads[row['tid']]}", _text_of(row))
         for row in rows
-        if "ts" in row and row.get("ph") != "M"
+        if row["ph"] in ("X", "i") and row["tid"] in threads
     ]
+    return sorted(found, key=lambda line: line[0])
+
+
+def _text_of(row: Mapping[str, Any]) -> str:
+    about = [f"{name} {value}" for name, value in row.get("args", {}).items()]
+    lasts = [f"for {row['dur'] * 1000:g} ns"] if "dur" in row else []
+    return ", ".join([row["name"], *about, *lasts])
 
 
 def _is_liveness(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from pyrdma import check
 from pyrdma import fuzz as fuzzing
 from pyrdma.commands import fuzz_output
 from pyrdma.errors import InvalidArgument
+from pyrdma.timeline import Options as Timelines
 from tests.errors import raises, unnamed
 
 REGISTER = """
@@ -137,6 +138,33 @@ def test_a_violation_is_found_and_replayed_bit_for_bit(broken: str, tmp_path: Pa
     assert json.loads(replayed.stdout)["fingerprint"] == first["fingerprint"]
     assert check.check(history).answer == "no"
     assert json.loads(timeline.read_text())
+
+
+def test_a_trace_is_in_the_order_of_time_and_names_what_did_it(broken: str, tmp_path: Path) -> None:
+    options = fuzzing.Options(broken, faults={"loss.rate": 0.05})
+    window = Timelines(tmp_path / "t.json", window="-1us")
+    found = fuzzing.run(options, 3, trace=True, timeline=window)
+    times = [float(line.split()[0]) for line in found["trace"]]
+    assert times == sorted(times)
+    assert times[-1] > 10_000, "the window is the timeline's alone"
+    assert json.loads((tmp_path / "t.json").read_text())["otherData"]["events"] < len(times)
+    faults = [line for line in found["trace"] if "faults: loss" in line]
+    assert len(faults) == found["fired"]["loss"] > 0
+    nodes = {line.split(",")[0].partition("  ")[2] for line in found["trace"] if "  node " in line}
+    assert nodes == {f"node {number}" for number in range(5)}
+
+
+def test_a_seed_that_ends_early_has_a_verdict_and_no_history(tmp_path: Path) -> None:
+    file = written(tmp_path, REGISTER.replace("MENDED", "False").replace("int(requ", "wrong(requ"))
+    history = tmp_path / "history"
+    done = command("replay", file, "--seed", "1", "--history", str(history))
+    assert done.returncode == 1
+    assert unnamed(done.stdout, "seed 1", "fingerprint", "NameError", "line") == []
+    assert unnamed(done.stderr, history) == []
+    assert not history.exists()
+    done = command("replay", idle(tmp_path), "--seed", "1", "--minimise", "--history", str(history))
+    assert done.returncode == 2
+    assert unnamed(done.stderr, "--history", history, "model") == []
 
 
 def test_another_fingerprint_is_told(broken: str) -> None:
