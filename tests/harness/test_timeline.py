@@ -227,7 +227,7 @@ def test_the_limit_keeps_the_first_events_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [*range(10, 200, 21), *range(200, 2000, 217)])
 def test_what_begins_before_the_mark_of_the_limit_is_all_there(limit: int, tmp_path: Path) -> None:
-    def recorded(name: str, **given: int) -> dict[str, Any]:
+    def recorded(name: str, **given: Any) -> dict[str, Any]:
         cluster = rd.Cluster.sim(3, "cx5", seed=3, faults={"preemption.rate": 0.05})
         with cluster, cluster.timeline(tmp_path / name, **given):
             cluster.run(rd.workload.VerbsLoad(threads=2, depth=4), duration_s=20e-6)
