@@ -296,8 +296,8 @@ except rd.Unavailable as error: print(error)
     assert "`controller`" in done.stdout
 
 
-def test_a_terminal_that_lacks_a_letter_shows_the_rest() -> None:
-    done = pyrdma("claims", "loco", PYTHONIOENCODING="ascii")
+def test_a_terminal_that_lacks_a_letter_shows_the_rest(tmp_path: Path) -> None:
+    done = pyrdma("claims", "loco", "--out", str(tmp_path), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "loco/" in done.stdout
 
