@@ -253,6 +253,8 @@ def test_a_fault_that_is_healed_is_as_long_as_it_lasted(tmp_path: Path) -> None:
     slices = [e for e in document["traceEvents"] if e["name"] == "pause" and e["ph"] == "X"]
     assert len(slices) > 0
     assert max(e["ts"] + e["dur"] for e in slices) == pytest.approx(20, abs=0.001)
+    later, _ = record(tmp_path / "later.json", faults=faults, window="30us-")
+    assert not [e for e in later["traceEvents"] if e["name"] == "pause"]
 
 
 def test_a_window_cuts_by_virtual_time(tmp_path: Path) -> None:

@@ -56,15 +56,17 @@ void Timeline::mark(TimelinePlace place, Picos at, const TimelineWhat& what) {
 }
 
 void Timeline::end_faults(Picos now, std::uint32_t node, const char* what) {
-  for (Event& event : events_) {
+  const auto ends = [=](const Event& event) {
     const bool is_fault =
         event.place.row == TimelineRow::kFaults || event.place.row == TimelineRow::kCluster;
-    if (!is_fault || event.at + event.duration <= now) continue;
-    if (node != kAllNodes &&
-        (event.place.index != node || event.what.name != std::string_view(what)))
-      continue;
-    event.duration = event.at < now ? now - event.at : kMark;
-  }
+    if (!is_fault || event.at + event.duration <= now) return false;
+    return node == kAllNodes ||
+           (event.place.index == node && event.what.name == std::string_view(what));
+  };
+  // One that began before the window has been cut at its begin.
+  std::erase_if(events_, [&](const Event& event) { return event.at > now && ends(event); });
+  for (Event& event : events_)
+    if (ends(event)) event.duration = event.at < now ? now - event.at : kMark;
 }
 
 // Slices come when they end, so one that is left out may begin before others that are there.
