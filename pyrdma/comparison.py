@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .arguments import FilePath, checked
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-_HOST = ("testbed", "host")
 _CONFIDENCE = 0.975
 """Confidence of each median's interval. The ratio of the two then has at least 95 %."""
 
@@ -38,10 +37,11 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     histogram; ``a`` and ``b`` are then their count.
 
     On the other fabrics, seeds and repetitions of a point count as its values. Where a folder has
-    several testbeds, several hosts that measured apart, or several machines, each is compared with
-    itself; otherwise their names do not count, so that two testbeds can be compared. The interval
-    of the ratio covers the ratio of the true medians with at least 95 %: it follows from the order
-    statistics of both sides and assumes no distribution. It needs seven values on each side.
+    several testbeds, or several hosts that measured apart, each is compared with itself, and so is
+    each of several machines that measured one point; otherwise their names do not count, so that
+    two testbeds can be compared. The interval of the ratio covers the ratio of the true medians
+    with at least 95 %: it follows from the order statistics of both sides and assumes no
+    distribution. It needs seven values on each side.
 
     Parameters
     ----------
@@ -68,15 +68,15 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
 
     folders = {"a": a, "b": b}
     found = [newest(stored_in(f, name)) for name, f in folders.items()]
-    apart = {fabric: _apart(found, fabric) for fabric in FABRICS}
-    sides = [_grouped(side, apart) for side in found]
+    apart = [fabric for fabric in FABRICS if any(_hosts(side, fabric) > 1 for side in found)]
+    several = {key for side in found for key in _of_several_machines(side, apart)}
+    sides = [_grouped(side, apart, several) for side in found]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
-        machines = any("machine" in names for names in apart.values())
-        why = "; one of them has several machines, and each is compared with itself alone"
+        why = "; several machines measured a point, and each is compared with itself alone"
         raise InvalidArgument(
             f"{a} and {b} have no measured point in common; compare the same runs"
-            f"{why if machines else ''}"
+            f"{why if several else ''}"
         )
     rows = [{**dict(key), **_row(dict(key), sides[0][key], sides[1][key])} for key in common]
     rows.sort(key=lambda row: (row["differs"], _change(row)), reverse=True)
@@ -86,44 +86,49 @@ def compare(a: FilePath, b: FilePath) -> pd.DataFrame:
     return frame
 
 
-def _apart(sides: Sequence[Sequence[Measurement]], fabric: str) -> tuple[str, ...]:
-    """Return the fields that tell points of a fabric apart, since a folder has several values.
-
-    Those of testbeds, and of hosts that measured apart, do; and machines of the same testbed or
-    host.
-    """
-    fields: list[str] = []
-    for side in sides:
-        ours = [m for m in side if m.identity["fabric"] == fabric]
-        hosts = {tuple(_of(m, _HOST).values()) for m in ours}
-        machines = {tuple(_of(m, (*_HOST, "machine")).values()) for m in ours}
-        fields += _HOST if len(hosts) > 1 else ()
-        fields += ["machine"] if len(machines) > len(hosts) else []
-    return tuple(dict.fromkeys(fields))
+def _hosts(measurements: Sequence[Measurement], fabric: str) -> int:
+    """Return how many testbeds, or hosts that measured apart, have points on a fabric."""
+    ours = [m for m in measurements if m.identity["fabric"] == fabric]
+    return len({tuple(_host(m).items()) for m in ours})
 
 
-def _of(m: Measurement, names: Sequence[str]) -> dict[str, str]:
-    return {name: m.identity.get(name, "") for name in names}
+def _host(m: Measurement) -> dict[str, str]:
+    return {name: m.identity.get(name, "") for name in ("testbed", "host")}
+
+
+def _point(m: Measurement, apart: Sequence[str]) -> dict[str, Any]:
+    """Return what tells a point apart; on the fabrics in `apart` its testbed and its host do."""
+    point = {
+        "experiment": m.identity["experiment"],
+        **m.identity["params"],
+        **{name: m.identity[name] for name in ("profile", "fabric", "quick")},
+        "overrides": overrides_text(m.identity["overrides"]),
+    }
+    if m.identity["fabric"] == "sim":
+        point |= {name: m.identity[name] for name in ("seed", "repetition")}
+    return point | (_host(m) if m.identity["fabric"] in apart else {})
+
+
+def _of_several_machines(side: Sequence[Measurement], apart: Sequence[str]) -> set[_Key]:
+    """Return the points that several machines measured."""
+    machines: dict[_Key, set[str]] = {}
+    for m in side:
+        machines.setdefault(tuple(_point(m, apart).items()), set()).add(m.identity["machine"])
+    return {key for key, found in machines.items() if len(found) > 1}
 
 
 def _grouped(
-    measurements: Sequence[Measurement], apart: Mapping[str, Sequence[str]]
+    measurements: Sequence[Measurement], apart: Sequence[str], several: Collection[_Key]
 ) -> dict[_Key, _Group]:
     """Return the values of every metric of every point, of the whole cluster.
 
-    The fields `apart` of a fabric tell its points apart, too.
+    Each machine has a point of its own where one of the folders has `several`.
     """
     found: dict[_Key, _Group] = {}
     for m in measurements:
-        point = {
-            "experiment": m.identity["experiment"],
-            **m.identity["params"],
-            **{name: m.identity[name] for name in ("profile", "fabric", "quick")},
-            "overrides": overrides_text(m.identity["overrides"]),
-        }
-        if m.identity["fabric"] == "sim":
-            point |= {name: m.identity[name] for name in ("seed", "repetition")}
-        point |= _of(m, apart[m.identity["fabric"]])
+        point = _point(m, apart)
+        if tuple(point.items()) in several:
+            point["machine"] = m.identity["machine"]
         for labels, value in _numbers(m):
             found.setdefault(tuple({**point, **labels}.items()), []).append(value)
     return found
