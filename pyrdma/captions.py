@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from .data import OVERSUBSCRIBED
-from .results import digits
 from .store import Measurement
+from .units import digits
 
 __all__ = ["is_papers", "line_of"]
 

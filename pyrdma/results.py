@@ -21,6 +21,7 @@ from .places import Place
 from .points import tasks_of
 from .result import Latency
 from .store import Measurement, Task, read_folder
+from .units import digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,15 +34,16 @@ __all__ = [
     "by_value",
     "check_folder",
     "count_stale",
-    "digits",
     "in_figure",
     "load",
     "newest",
+    "of_today",
     "places",
     "stale_note",
     "stored_in",
     "table",
     "tables",
+    "tables_of_today",
     "whole_sweep",
 ]
 
@@ -150,6 +152,14 @@ def tables(out: Path, experiment: str, folder: str = "*") -> dict[Place, list[Me
     return dict(sorted(found.items()))
 
 
+def tables_of_today(
+    out: Path, experiment: Experiment, folder: str = "*"
+) -> dict[Place, list[Measurement]]:
+    """Return `tables` without what today's code has measured, too; see `of_today`."""
+    found = tables(out, experiment.id, folder)
+    return {place: of_today(experiment, stored) for place, stored in found.items()}
+
+
 def by_value(m: Measurement) -> tuple[Any, ...]:
     """Order measurements by experiment, fabric, parameters, seed and repetition."""
     params = [(name, type(v).__name__, v) for name, v in m.identity["params"].items()]
@@ -164,9 +174,24 @@ def by_value(m: Measurement) -> tuple[Any, ...]:
 def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the newest measurement of every point; see the module's text."""
     ordered = sorted(measurements, key=lambda m: m.stopped)
-    best = {_subject(m.identity): m for m in ordered}
     last = {_subject(m.identity, *_RUN): m for m in ordered}
-    return [m for m in best.values() if _same_code(m, last[_subject(m.identity, *_RUN)])]
+    same = (m for m in ordered if _same_code(m, last[_subject(m.identity, *_RUN)]))
+    return list({_subject(m.identity): m for m in same}.values())
+
+
+def of_today(experiment: Experiment, measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Leave out measurements by other code of points that today's code has measured, too.
+
+    They may be newer: code that is changed, and changed back, measures nothing again.
+    """
+    try:
+        current = _are_current(experiment, measurements)
+    except Error:  # the file of a profile is gone
+        return list(measurements)
+    about = [_subject(m.identity, *_RUN, "quick") for m in measurements]
+    today = {point for point, is_current in zip(about, current, strict=True) if is_current}
+    found = zip(measurements, about, current, strict=True)
+    return [m for m, point, is_current in found if is_current or point not in today]
 
 
 def _subject(identity: Mapping[str, Any], *apart: str) -> tuple[Any, ...]:
@@ -263,12 +288,6 @@ def overrides_text(overrides: Mapping[str, float]) -> str:
     return ", ".join(f"{key}={digits(value)}" for key, value in sorted(overrides.items()))
 
 
-def digits(value: float) -> str:
-    """Return a number in as few digits as tell it from others."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
 def _rows(measurement: Measurement) -> Iterator[dict[str, Any]]:
     common = _common(measurement)
     total = {"scope": "total", "node": -1, "thread": -1}
@@ -354,10 +373,15 @@ def _place(identity: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> int:
     """Return how many measurements other code than today's, or another profile, made."""
+    return _are_current(experiment, measurements).count(False)
+
+
+def _are_current(experiment: Experiment, measurements: Sequence[Measurement]) -> list[bool]:
+    """Return for each measurement whether today's code and profile made it."""
     fields = ("params", "fabric", "profile", "overrides", "seed", "repetition", "quick")
     points = [Point(experiment.id, **{f: m.identity[f] for f in fields}) for m in measurements]
     tasks = tasks_of(experiment, points)
-    return sum(not _same_code(m, t) for m, t in zip(measurements, tasks, strict=True))
+    return [_same_code(m, t) for m, t in zip(measurements, tasks, strict=True)]
 
 
 def stale_note(experiment: Experiment, measurements: Sequence[Measurement]) -> str:

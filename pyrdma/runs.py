@@ -30,6 +30,7 @@ from .profiles import Profile
 from .result import SCHEMA, Value, write_histograms, write_table
 from .store import Measurement, read_point
 from .sweep import Sweep
+from .units import digits
 from .workers import Workers
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ def execute(
             "provenance": provenance.collect(),
         },
     )
-    tables = results.tables(options.out, experiment.id, place)
+    tables = results.tables_of_today(options.out, experiment, place)
     everything = [m for stored in tables.values() for m in stored]
     export_tables(everything, folder)
     lines = [] if recorder is None else [f"{head}: {each}" for each in recorder.timelines]
@@ -321,7 +322,7 @@ def draw(name: str, out: Path, fabric: str | None = None, caption: bool = False)
     """
     experiment = registry.load(name)
     reports = []
-    for place, stored in results.tables(out, experiment.id).items():
+    for place, stored in results.tables_of_today(out, experiment).items():
         if place.fabric not in ([fabric] if fabric else experiment.fabrics):
             continue
         folder = own_folder(out, *experiment.id.split("/"), place.folder)
@@ -355,7 +356,7 @@ def variant(profile: str | None, overrides: Mapping[str, float], host: str = "")
     """Return the end of a figure's name: the host, and how the testbed is not the experiment's."""
     words = [f"host={host}"] if host else []
     words += [f"profile={Path(profile).stem}"] if profile else []
-    words += [f"{key}={results.digits(value)}" for key, value in sorted(overrides.items())]
+    words += [f"{key}={digits(value)}" for key, value in sorted(overrides.items())]
     text = ",".join(words)
     if len(text) > 100:
         text = hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -119,3 +119,9 @@ def convert(value: float, unit: str, to: str) -> float:
             "record the metric in a unit of the same dimension"
         )
     return value * factor / target_factor
+
+
+def digits(value: float) -> str:
+    """Return a number in as few digits as tell it from others."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

@@ -242,7 +242,7 @@ def _write_histories(path: str, system: str, found: Mapping[str, Any]) -> None:
         text = f"--history {path}: {system} has no history for 'pyrdma check' from this seed"
         if not bad:
             raise InvalidArgument(f"{text}; leave --history out")
-        print(f"{text}: the run did not end", file=sys.stderr)
+        print(f"{text}: nothing judged it", file=sys.stderr)
         return
     (model, text), *others = histories
     _write(path, text)

@@ -84,13 +84,26 @@ def write(out: Path, target: Path, fabric: str = "sim", other: Path | None = Non
 
 def _stored(out: Path, name: str) -> dict[Path, list[Measurement]]:
     results.check_folder(out, name)
-    stored = {place: read_folder(place / "points") for _, place in results.places(out)}
+    stored = {
+        place: _of_today(name, read_folder(place / "points")) for name, place in results.places(out)
+    }
     if not any(stored.values()):
         raise InvalidArgument(
             f"{name} {str(out)!r} has no points below PAPER/FIGURE/FABRIC; give the whole results "
             "folder, in which 'pyrdma run ID' measures"
         )
     return stored
+
+
+def _known(name: str) -> Experiment | None:
+    is_known = name in registry.ids() and name not in registry.broken()
+    return registry.load(name) if is_known else None
+
+
+def _of_today(name: str, measurements: list[Measurement]) -> list[Measurement]:
+    experiment = _known(name)
+    ours = [m for m in measurements if m.identity["experiment"] == name]
+    return ours if experiment is None else results.of_today(experiment, ours)
 
 
 def _overview(points: Sequence[Measurement]) -> list[tuple[str, str]]:
@@ -201,8 +214,7 @@ def _figures(
         pictures = sorted(place.glob("*.png"))
         if not pictures:
             continue
-        known = name in registry.ids() and name not in registry.broken()
-        experiment = registry.load(name) if known else None
+        experiment = _known(name)
         newest = {m.name: m for m in results.newest(stored[place])}
         for picture in pictures:
             figure: dict[str, Any] = {
@@ -211,18 +223,34 @@ def _figures(
                 "title": experiment.title if experiment else "",
                 **_embedded(picture),
             }
-            drawn = [newest.get(point) for point in figure.pop("points")]
-            figure["note"] = _note(experiment, drawn) if experiment else ""
+            points = figure.pop("points")
+            figure["note"] = _note(experiment, newest, points, out) if experiment else ""
             found.setdefault(name.split("/")[0], []).append(figure)
     return found
 
 
-def _note(experiment: Experiment, drawn: Sequence[Measurement | None]) -> str:
-    """Return a word about a figure whose points, None for one measured anew, are not today's."""
-    there = [m for m in drawn if m is not None]
-    if not there or len(there) < len(drawn):
-        return f"measured again since it was drawn: 'pyrdma draw {experiment.id}' draws it again"
-    return results.stale_note(experiment, there)
+def _note(
+    experiment: Experiment, newest: Mapping[str, Measurement], points: Sequence[str], out: Path
+) -> str:
+    """Return a word about a figure of these points, if they are not today's."""
+    again = f"pyrdma draw {experiment.id}" + (f" --out {out}" if str(out) != "results" else "")
+    drawn = [newest[point] for point in points if point in newest]
+    if not points:
+        return f"drawn by an older version: '{again}' draws it again"
+    if len(drawn) < len(points) or any(_is_missing(m, drawn) for m in newest.values()):
+        return f"measured again since it was drawn: '{again}' draws it again"
+    return results.stale_note(experiment, drawn)
+
+
+def _is_missing(m: Measurement, drawn: Sequence[Measurement]) -> bool:
+    """Return whether a measurement is later than a figure, in which it belongs."""
+    same = ("profile", "overrides", "machine")
+    if any(m.stopped <= d.stopped for d in drawn):
+        return False
+    if any(m.identity[name] != d.identity[name] for d in drawn for name in same):
+        return False
+    at = [d for d in drawn if d.identity["params"] == m.identity["params"]]
+    return not m.identity["quick"] or all(d.identity["quick"] for d in at)
 
 
 def _embedded(path: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pyrdma as rd
+from pyrdma import runs
 from pyrdma.sharing import report
 from tests.errors import raises, unnamed
 from tests.harness.support import pyrdma
@@ -159,6 +160,12 @@ def test_a_figure_of_other_points_than_todays_says_so(tree: Tree) -> None:
     tree.edit("    return figure", "    return None")
     tree.run()
     assert notes().count("pyrdma draw fake/rates") == 1
+    tree.edit("    return None", "    return figure")
+    runs.draw("fake/rates", tree.out)
+    assert notes().count("pyrdma draw fake/rates") == 0
+    tree.edit("    return figure", "    return None")
+    tree.run(quick=False)
+    assert notes().count("pyrdma draw fake/rates") == 1, "the figure lacks a full point"
 
 
 def test_what_has_no_report_is_named(tree: Tree) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pyrdma as rd
+from pyrdma import runs
 from pyrdma.claims import undecided
 from tests.errors import raises, unnamed
 from tests.stored.tree import Tree
@@ -76,6 +77,24 @@ def test_a_median_is_over_one_code(tree: Tree) -> None:
     assert report.intervals is not None
     assert "200.5" in report.intervals.read_text()
     assert len(rd.load(tree.out, superseded=True)) == 18
+    tree.edit("FACTOR = 200", "FACTOR = 100")
+    assert tree.run(seeds=(8,)).outcome.measured == 2
+    assert [*rd.load(tree.out).ci("rate", level=0.5)["values"]] == [8, 8], "seeds 1 to 7 as well"
+
+
+def test_code_that_is_changed_back_is_drawn_again(tree: Tree) -> None:
+    tree.run(quick=False)
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    tree.run()
+    tree.edit("FACTOR = 200", "FACTOR = 100")
+    report = tree.run(quick=False)
+    assert report.outcome.measured == 0
+    assert (report.points, report.note) == (3, "")
+    assert [drawn.note for drawn in runs.draw("fake/rates", tree.out)] == [""]
+    import pandas as pd
+
+    exported = pd.read_parquet(tree.out / "fake/rates/sim/results.parquet")
+    assert sorted(exported["value"]) == [100, 200, 400]
 
 
 def test_a_quick_run_of_new_code_is_drawn_before_a_full_one_of_old(tree: Tree) -> None:
