@@ -274,7 +274,10 @@ def _judged(
 ) -> tuple[str, str] | None:
     """Return the violation of a run whose programs have ended, as kind and text."""
     if protocol.model and history:
-        verdict = check_history(history, protocol.model, configurations=CONFIGURATIONS)
+        try:
+            verdict = check_history(history, protocol.model, configurations=CONFIGURATIONS)
+        except InvalidArgument as error:  # such as an operation that a process never ended
+            return "error", str(error)
         if verdict.answer == "no":
             return protocol.model, verdict.text.rstrip()
         if verdict.answer == "unknown":

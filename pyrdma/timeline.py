@@ -62,7 +62,7 @@ class Options:
         folder = Path(self.path).parent
         if not folder.is_dir():
             raise InvalidArgument(f"{self.path}: the folder {folder} does not exist; make it first")
-        check_output(Path(self.path), "path")
+        check_output(Path(self.path), "timeline path")
 
     def range_ps(self) -> tuple[int, int, int]:
         """Return begin and end of the window in picoseconds, and the limit of events."""

@@ -167,6 +167,14 @@ def test_a_seed_that_ends_early_has_a_verdict_and_no_history(tmp_path: Path) -> 
     assert unnamed(done.stderr, "--history", history, "model") == []
 
 
+def test_a_history_that_cannot_be_judged_is_an_error_of_its_seed(tmp_path: Path) -> None:
+    file = written(tmp_path, REGISTER.replace("MENDED", "False").replace("write.ok()", "pass"))
+    found = fuzzing.run(fuzzing.Options(file, faults={}), 1)
+    [(kind, text)] = found["violations"]
+    assert kind == "error"
+    assert unnamed(text, "write") == []
+
+
 def test_another_fingerprint_is_told(broken: str) -> None:
     ended = command("replay", broken, "--seed", "1", "--expect", "abc")
     assert ended.returncode == 1

@@ -112,6 +112,49 @@ def test_cancelled_tasks_end_and_may_clean_up() -> None:
     assert said == ["cleaned up", "cancelled"]
 
 
+def test_a_cancelled_task_that_another_awaits_is_no_silent_end() -> None:
+    async def forever(node: Node) -> None:
+        await node.sleep(1.0)
+
+    async def main(node: Node) -> None:
+        task = node.spawn(forever(node))
+        await node.sleep(ns=100)
+        task.cancel()
+        await task
+        raise AssertionError("not reached")
+
+    with simulated(1) as cluster, pytest.raises(rd.Cancelled):
+        cluster.program(main, deadline_s=0.1)
+
+
+def test_more_replies_at_once_than_slots_are_all_sent() -> None:
+    answered: list[bytes] = []
+
+    async def answer(request: Any, go: Any) -> None:
+        await go.wait()
+        await request.reply(b"r")
+
+    async def server(node: Node) -> None:
+        go, waiting = node.event(), 0
+        async for request in await node.bind("barrier", depth=2):
+            node.spawn(answer(request, go))
+            waiting += 1
+            if waiting == 12:
+                go.set()
+
+    async def call(node: Node) -> None:
+        peer = await node.connect("barrier", to=0)
+        answered.append(await peer.call(b"q"))
+
+    async def client(node: Node) -> None:
+        for task in [node.spawn(call(node)) for _ in range(4)]:
+            await task
+
+    with simulated(4) as cluster:
+        cluster.program({0: server, "rest": client}, deadline_s=0.5)
+    assert answered == [b"r"] * 12
+
+
 def test_events_join_tasks() -> None:
     order: list[str] = []
 

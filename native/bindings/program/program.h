@@ -95,7 +95,7 @@ class Task : public std::enable_shared_from_this<Task> {
   std::string name_;
   py::object coroutine_, result_, error_;  // used with the GIL
   std::shared_ptr<Operation> awaited_;
-  std::atomic<bool> cancelled_{false}, finished_{false};
+  std::atomic<bool> cancelled_{false}, was_cancelled_{false}, finished_{false};
   std::atomic<Watch*> parked_on_{nullptr};
   std::atomic<std::thread::id> turn_{};
   std::atomic<const char*> waits_for_{nullptr};

@@ -138,7 +138,9 @@ bool Task::step() {
     return false;
   }
   error_ = exception_of(raised);
-  const bool cancelled = PyErr_GivenExceptionMatches(error_.ptr(), cancelled_class().ptr()) != 0;
+  // That another task was cancelled, for which this one waits, is an error as any other.
+  const bool cancelled = (was_cancelled_ || node_->running_program().has_ended()) &&
+                         PyErr_GivenExceptionMatches(error_.ptr(), cancelled_class().ptr()) != 0;
   if (cancelled || joiners != 0) return false;
   try {
     if (py::hasattr(error_, "add_note"))
@@ -232,7 +234,7 @@ void Task::sleep_until(Time deadline) {
 }
 
 void Task::cancel() {
-  cancelled_ = true;
+  cancelled_ = was_cancelled_ = true;
   nudge();
 }
 

@@ -209,7 +209,6 @@ void Inbox::reply(const Request& request, std::string_view data, Wait wait) {
                 "send()");
   check_length(data, options_.max_bytes, "the reply");
   for (;;) {
-    Time until = kForever;
     {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
@@ -225,10 +224,10 @@ void Inbox::reply(const Request& request, std::string_view data, Wait wait) {
           connection.sending.push_back(slot);
           return;
         }
-        until = env_.now() + kRetry;  // the queue takes no message now
       }
     }
-    wait([this] { return look(); }, until, completions_->watch());
+    // The queue may take no message now, or another task may take the completion that frees a slot.
+    wait([this] { return look(); }, env_.now() + kRetry, completions_->watch());
   }
 }
 
