@@ -112,6 +112,26 @@ def test_cancelled_tasks_end_and_may_clean_up() -> None:
     assert said == ["cleaned up", "cancelled"]
 
 
+def test_what_follows_work_comes_after_it() -> None:
+    seen: list[object] = []
+
+    async def worker(node: Node, event: Any) -> None:
+        await node.work(0.05)
+        event.set()
+
+    async def main(node: Node) -> None:
+        event = node.event()
+        task = node.spawn(worker(node, event))
+        await node.sleep(0.01)
+        seen.append((event.is_set, task.done))
+        await event.wait()
+        seen.append(round(node.now(), -6))
+
+    with simulated(1) as cluster:
+        cluster.program(main)
+    assert seen == [(False, False), 50_000_000]
+
+
 def test_a_cancelled_task_that_another_awaits_is_no_silent_end() -> None:
     async def forever(node: Node) -> None:
         await node.sleep(1.0)

@@ -84,6 +84,8 @@ void Task::drive() {
   Program& program = node_->running_program();
   try {
     while (!finished_) {
+      // What the coroutine changes must not come before what other tasks do until its clock.
+      env().catch_up();
       bool goes_on = false;
       program.turn([&] { goes_on = step(); });
       if (!goes_on) break;
