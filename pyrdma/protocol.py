@@ -292,6 +292,15 @@ def _judged(
     return ("check", text) if text else None
 
 
+def _is_enough(protocol: Protocol, nodes: int) -> bool:
+    """Return whether each node that the protocol names is among so many."""
+    try:
+        protocol._programs_of(nodes)
+    except InvalidArgument:
+        return False
+    return True
+
+
 def shorter(
     options: Options,
     fails: Callable[[Options], bool],
@@ -299,7 +308,8 @@ def shorter(
     progress: Callable[[str], None] | None,
 ) -> Options:
     """Return options with fewer nodes and a shorter run, which still fails."""
-    few = (replace(options, nodes=nodes) for nodes in range(2, options.nodes))
+    protocol = load(options.system)
+    few = (replace(options, nodes=n) for n in range(2, options.nodes) if _is_enough(protocol, n))
     options = next((candidate for candidate in few if fails(candidate)), options)
     if progress is not None:
         progress(f"{options.nodes} nodes are needed")
