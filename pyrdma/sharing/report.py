@@ -247,7 +247,7 @@ def _is_missing(m: Measurement, drawn: Sequence[Measurement]) -> bool:
     same = ("profile", "overrides", "machine")
     if any(m.stopped <= d.stopped for d in drawn):
         return False
-    if any(m.identity[name] != d.identity[name] for d in drawn for name in same):
+    if not any(all(m.identity[name] == d.identity[name] for name in same) for d in drawn):
         return False
     at = [d for d in drawn if d.identity["params"] == m.identity["params"]]
     return not m.identity["quick"] or all(d.identity["quick"] for d in at)
