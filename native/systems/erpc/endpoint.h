@@ -273,6 +273,7 @@ class Endpoint {
   std::uint32_t publish_address();
   bool look_up(ClientSession& session);
   std::unique_ptr<fabric::AddressHandle> handle_of_peer(const fabric::QpAddress& address);
+  static bool is_from(const Packet& packet, const fabric::QpAddress& address);
   [[gnu::noinline]] void take_management(const Packet& packet);
   [[gnu::noinline]] void manage(Time now);
   void manage_client(ClientSession& session, Time now);

@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "env/env.h"
+
 namespace pyrdma::erpc {
 
 class Endpoint;
@@ -16,6 +18,9 @@ struct ServerSession;
 class RequestHandle {
  public:
   std::uint8_t type() const { return type_; }
+  /// The node of the client. A handler that must know who asks uses it, and no field of the
+  /// request: the session's beginning has compared it with what the NIC says of the sender.
+  NodeId client_node() const { return client_node_; }
   /// The request. With zero-copy receives the bytes are valid until the handler returns, else until
   /// the answer; section 4.2.3. A handler that answers later copies what it needs.
   std::span<const std::byte> request() const { return {data_, size_}; }
@@ -38,6 +43,7 @@ class RequestHandle {
   ServerSession* session_ = nullptr;  // exists while a handler has not answered
   std::uint64_t request_number_ = 0;
   std::uint32_t size_ = 0, generation_ = 0;
+  NodeId client_node_ = 0;
   std::uint8_t slot_ = 0, type_ = 0;
   bool is_worker_ = false;
 };

@@ -124,6 +124,7 @@ RequestHandle Endpoint::begin_handler(ServerSession& session, ServerSlot& slot) 
   handle.size_ = slot.size;
   handle.session_ = &session;
   handle.generation_ = session.generation;
+  handle.client_node_ = session.client_node;
   handle.request_number_ = slot.request_number;
   handle.slot_ = static_cast<std::uint8_t>(slot.request_number & (options_.slots - 1));
   handle.type_ = slot.type;

@@ -69,6 +69,7 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   session.to = to;
   session.heard = env_.now();
   session.unanswered = 0;
+  session.client_node = message.client.node;
   session.client_token = message.client_token;
   session.client_session = message.client_session;
   session.client_generation = message.client_generation;

@@ -165,6 +165,7 @@ struct ServerSession {
   std::uint32_t running = 0;  // handlers that have not answered
 
   // Management.
+  NodeId client_node = 0;  // that the fabric has named, or that the client's address names
   std::uint32_t client_session = 0, client_generation = 0;
   std::uint64_t client_token = 0;
   std::unique_ptr<fabric::AddressHandle> handle;

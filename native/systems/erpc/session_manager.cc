@@ -110,6 +110,12 @@ std::unique_ptr<fabric::AddressHandle> Endpoint::handle_of_peer(const fabric::Qp
   }
 }
 
+// An endpoint speaks for itself alone: its NIC names it in each packet.
+bool Endpoint::is_from(const Packet& packet, const fabric::QpAddress& address) {
+  return packet.source_qpn == address.qp_num &&
+         (packet.source_node == fabric::kNoNode || packet.source_node == address.node);
+}
+
 void Endpoint::take_management(const Packet& packet) {
   ManagementMessage message;
   if (packet.bytes != sizeof message || packet.header.size() != sizeof message) {
@@ -125,7 +131,7 @@ void Endpoint::take_management(const Packet& packet) {
     return;
   }
   if (message.kind == ManagementKind::kConnect) {
-    if (message.client.node < env_.nodes())
+    if (message.client.node < env_.nodes() && is_from(packet, message.client))
       take_connect(message);
     else
       ++counters_.bad_management;

@@ -37,6 +37,8 @@ struct Packet {
   std::uint32_t bytes = 0;    // of data
   bool is_congested = false;  // a switch has marked it
   Time arrived = 0;
+  std::uint32_t source_qpn = 0;                 // of the sender, from the NIC
+  std::uint32_t source_node = fabric::kNoNode;  // of the sender, where the fabric knows it
 };
 
 struct TransportCounters {
@@ -227,6 +229,8 @@ std::uint32_t Transport::receive(Each&& each) {
     packet.data = header + kHeaderBytes;
     packet.bytes = completion.byte_count - before_data;
     packet.is_congested = (completion.flags & fabric::kCongested) != 0;
+    packet.source_qpn = completion.source_qpn;
+    packet.source_node = completion.source_node;
     if (options_.checksums && !is_intact(header, packet.bytes)) [[unlikely]] {
       ++counters_.bad_checksum;
       continue;
