@@ -27,17 +27,21 @@ enum class Bug : std::uint8_t {
   kTrimNotEchoed,
   kTrimComputedAgain,
   kJoinersForgotten,
+  kEchoUncompared,
+  kAccuserStays,
+  kCommitUnheard,
   kViewEndNotSynced,
   kShortLogCopied,
 };
 
 /// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
-inline constexpr std::array<std::string_view, 18> kBugNames{
+inline constexpr std::array<std::string_view, 21> kBugNames{
     "guard_before_data",   "slot_reused_early", "delivered_on_receipt", "null_header_trusted",
     "nulls_endless",       "row_unchecked",     "silence_ignored",      "receives_after_wedge",
     "pending_dropped",     "resent_twice",      "proposal_ignored",     "proposal_blended",
     "suspicions_unheard",  "suspect_heard",     "minority_installs",    "trim_not_echoed",
-    "trim_computed_again", "joiners_forgotten"};
+    "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
+    "commit_unheard"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
 inline constexpr std::array<std::string_view, 2> kLogBugNames{"view_end_not_synced",
                                                               "short_log_copied"};
@@ -84,18 +88,24 @@ class Bugs {
   bool sends_again_only_lost() const { return !is(Bug::kResentTwice); }
   /// A new leader goes on with the proposal of the last one (Derecho #126).
   bool adopts_proposal() const { return !is(Bug::kProposalIgnored); }
-  /// It adds nothing to a list that the last leader has committed (Derecho #126).
-  bool keeps_committed() const { return !is(Bug::kProposalBlended); }
+  /// It adds no change of its own to it (Derecho #126).
+  bool keeps_changes() const { return !is(Bug::kProposalBlended); }
+  /// It keeps its trim.
+  bool keeps_trim() const { return !is(Bug::kTrimComputedAgain); }
   /// It begins when all suspect all members of lower rank (Derecho #126).
   bool waits_for_suspicions() const { return !is(Bug::kSuspicionsUnheard); }
-  /// Nobody copies from a member that it suspects.
+  /// A leader proposes when each member that it suspects goes, also one that only suspects it.
+  bool waits_for_accusers() const { return !is(Bug::kAccuserStays); }
+  /// Nobody follows a leader that it suspects.
   bool ignores_suspects() const { return !is(Bug::kSuspectHeard); }
   /// A view needs a majority of the last one (Derecho #11).
   bool needs_majority() const { return !is(Bug::kMinorityInstalls); }
-  /// Messages up to the trim are delivered when all members have copied the trim.
+  /// Messages up to the trim are delivered when the others have accepted it.
   bool waits_for_echoes() const { return !is(Bug::kTrimNotEchoed); }
-  /// A new leader keeps the trim of the last one.
-  bool keeps_trim() const { return !is(Bug::kTrimComputedAgain); }
+  /// They have accepted it if they have accepted the proposal of the same leader.
+  bool compares_echoes() const { return !is(Bug::kEchoUncompared); }
+  /// A committed end of the view counts, also if a suspect says it.
+  bool hears_commits() const { return !is(Bug::kCommitUnheard); }
   bool keeps_joiners() const { return !is(Bug::kJoinersForgotten); }
 
   // Logs.

@@ -33,13 +33,10 @@ bool Group::change_view(bool is_urgent) {
       has_changed = membership.step() || has_changed;
     }
   }
-  // The others enter the next view when they see that all have copied the trim.
-  if (membership.row().trimmed && !view_->is_accepted) {
-    view_->is_accepted = true;
-    if (upcalls_.accept)
-      upcalls_.accept(ViewShape::of(view_->shape.id + 1, membership.next_members(), specs_));
+  if (has_changed) {
+    tell_accepted();
+    push_control_row();
   }
-  if (has_changed) push_control_row();
   const Time now = env_.now();
   if (!membership.lacks_majority()) {
     view_->minority_since = kForever;
@@ -60,6 +57,18 @@ bool Group::change_view(bool is_urgent) {
   return has_changed;
 }
 
+// The others may enter the next view when they see that this member accepts it. A later leader may
+// propose another one.
+void Group::tell_accepted() {
+  const Membership& membership = view_->membership;
+  if (!membership.row().accepted) return;
+  const std::vector<Member> next = membership.next_members();
+  if (next == view_->accepted) return;
+  view_->accepted = next;
+  if (!upcalls_.accept) return;
+  call_out([&] { upcalls_.accept(ViewShape::of(view_->shape.id + 1, next, specs_)); });
+}
+
 bool Group::take_rows() {
   View& view = *view_;
   bool has_new = false;
@@ -69,9 +78,8 @@ bool Group::take_rows() {
     if (version == view.rows_seen[peer]) return;
     Bytes bytes(view.table.layout().control_bytes());
     copy_from_shared(bytes.data(), view.table.at(at), bytes.size());
-    auto row = decode(bytes, view.shape, bugs_);
-    const auto is_node = [this](const Change& each) { return each.member.node < env_.nodes(); };
-    if (!row || !std::ranges::all_of(row->changes, is_node)) {
+    auto row = decode(bytes, view.shape, env_.nodes(), bugs_);
+    if (!row) {
       env_.reached("spindle/torn_row");
       return;
     }
@@ -104,7 +112,8 @@ void Group::install() {
   View& view = *view_;
   const Membership& membership = view.membership;
   std::vector<Carried> again;
-  for (std::uint32_t g = 0; g < view.subgroups.size(); ++g) {
+  // A member that the others took for dead may lack messages that they deliver.
+  for (std::uint32_t g = 0; g < view.subgroups.size() && membership.has_trim(); ++g) {
     Subgroup& subgroup = view.subgroups[g];
     if (!subgroup.is_member()) continue;
     const auto trim = view.of_subgroup(membership.trim(), g);
@@ -112,7 +121,7 @@ void Group::install() {
                         [&](std::span<const Message> messages) { call_deliver(g, messages); });
     for (Bytes& message : subgroup.not_delivered(trim)) again.push_back({g, std::move(message)});
   }
-  if (upcalls_.persist) upcalls_.persist();
+  if (upcalls_.persist) call_out(upcalls_.persist);
   if (!membership.stays()) {
     view.links.drain(env_.now() + options_.suspicion_timeout);
     const Locked locked(lock_);
@@ -128,8 +137,11 @@ void Group::install() {
       members, [&](const Member& member) { return view.shape.rank_of(member).has_value(); }));
   ViewShape shape = ViewShape::of(view.shape.id + 1, members, specs_);
   const Rank self = *shape.rank_of(self_);
-  auto next =
-      std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, survivors, bugs_);
+  std::unique_ptr<View> next;
+  call_out([&] {  // the NIC makes connections
+    next =
+        std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, survivors, bugs_);
+  });
   if (survivors < members.size()) save_states();
   {
     const Locked locked(lock_);
@@ -162,23 +174,35 @@ void Group::enter(std::unique_ptr<View> next) {
   std::ranges::fill(quiet_, 0);
   next_hello_ = next_beat_ = 0;
   last_event_ = env_.now();
-  if (has_state_ && upcalls_.view) upcalls_.view(view_->shape);
+  std::ranges::fill(view_->heard, last_event_);
+  if (has_state_ && upcalls_.view) call_out([&] { upcalls_.view(view_->shape); });
 }
 
-// All members have entered the view, so nobody needs the old ones.
 void Group::start_running() {
-  if (upcalls_.run) upcalls_.run(view_->shape);
+  if (upcalls_.run) call_out([&] { upcalls_.run(view_->shape); });
   {
     const Locked locked(lock_);
     view_->is_running = true;
     is_running_.store(true, std::memory_order_release);
     queue_carried();
-    std::erase_if(old_views_, [&](const std::unique_ptr<View>& old) {
-      return std::ranges::none_of(reserved_,
-                                  [&](const Reserved& each) { return each.view == old.get(); });
-    });
   }
   env_.notify(space_);
+}
+
+// Once this member hears all others in the view, nobody needs the old ones but those who build a
+// message there.
+void Group::drop_old_views() {
+  const View& view = *view_;
+  bool hears_all = view.is_running;
+  view.for_peers([&](Rank peer) {
+    hears_all = hears_all && view.table.load(view.table.layout().heartbeat(peer)) != 0;
+  });
+  if (!hears_all) return;
+  const Locked locked(lock_);
+  std::erase_if(old_views_, [&](const std::unique_ptr<View>& old) {
+    return std::ranges::none_of(reserved_,
+                                [&](const Reserved& each) { return each.view == old.get(); });
+  });
 }
 
 // A ring that was full, and a message that was reserved, are more than a ring: the last one waits

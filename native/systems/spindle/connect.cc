@@ -49,19 +49,25 @@ std::optional<End> get_end(ByteReader& in) {
 
 void Group::serve_requests() {
   // Join: the joiner. The answer is empty; the joiner is in when it gets a hello.
-  channel_.serve(ControlType::kJoin, [this](ByteView request) {
+  channel_.serve(ControlType::kJoin, [this](NodeId from, ByteView request) {
     ByteReader in(request);
     const Member joiner = get_member(in);
-    if (in.done() && joiner.node < env_.nodes() && standing() == Standing::kMember) {
+    if (in.done() && joiner.node == from && standing() == Standing::kMember) {
       const Locked locked(lock_);
       view_->membership.ask_to_join(joiner);
       has_news_.store(true, std::memory_order_release);
     }
     return Bytes();
   });
-  channel_.serve(ControlType::kHello, [this](ByteView request) { return take_hello(request); });
-  channel_.serve(ControlType::kState,
-                 [this](ByteView request) { return take_state_request(request); });
+  channel_.serve(ControlType::kHello,
+                 [this](NodeId from, ByteView request) { return take_hello(from, request); });
+  channel_.serve(ControlType::kState, [this](NodeId from, ByteView request) {
+    return take_state_request(from, request);
+  });
+  channel_.serve(ControlType::kLastRow, [this](NodeId from, ByteView request) {
+    take_last_row(from, request);
+    return Bytes();
+  });
 }
 
 // Every contact hears of the joiner, since any of them may lead the view.
@@ -74,6 +80,15 @@ void Group::ask_to_join(Time now) {
   if (channel_.under_way() > 4 * contacts_.size()) return;
   for (const NodeId contact : contacts_)
     channel_.ask(contact, ControlType::kJoin, request, [](std::optional<ByteView>) {});
+}
+
+// The time of join() is over, and its view does not run.
+void Group::give_up() {
+  gives_up_.store(false, std::memory_order_release);
+  if (standing() == Standing::kOutside)
+    exclude("is one of them a member, and has its view a majority?");
+  else if (standing() == Standing::kMember && !view_->is_running)
+    exclude("its view does not begin: a member of it does not answer, or changes it; join() again");
 }
 
 // View, its members, the first joiner, the rank of the sender, its end.
@@ -107,7 +122,7 @@ void Group::say_hellos(Time now) {
   });
 }
 
-Bytes Group::take_hello(ByteView request) {
+Bytes Group::take_hello(NodeId from, ByteView request) {
   Bytes answer;
   ByteWriter out(answer);
   ByteReader in(request);
@@ -125,7 +140,8 @@ Bytes Group::take_hello(ByteView request) {
   const auto first_joiner = in.get<std::uint32_t>();
   const auto peer = in.get<std::uint32_t>();
   const auto end = get_end(in);
-  if (!end || !in.done() || peer >= size || first_joiner > size) return answer;
+  if (!end || !in.done() || peer >= size || members[peer].node != from || first_joiner > size)
+    return answer;
   if (standing() == Standing::kOutside && !contacts_.empty() && rank_in(members)) {
     enter_first(members, id, first_joiner);
   }
@@ -152,6 +168,7 @@ void Group::take_answer(Rank peer, ByteView answer) {
   ByteReader in(answer);
   const auto kind = in.get<std::uint8_t>();
   if (kind == kRefused) view.has_refused[peer] = true;
+  if (kind == kNotYet) tell_last_row(peer);
   if (kind != kReady || view.membership.is_suspected(peer)) return;
   const auto end = get_end(in);
   if (!end) return;
@@ -160,6 +177,36 @@ void Group::take_answer(Rank peer, ByteView answer) {
   view.links.open(peer);
   view.heard[peer] = env_.now();
   push_control_row(&peer);
+}
+
+// The peer is still in the last view: the row that told it of the end may have been lost with its
+// connection. The row: the view, the rank in it, the bytes.
+void Group::tell_last_row(Rank peer) {
+  if (old_views_.empty() || old_views_.back()->shape.id + 1 != view_->shape.id) return;
+  const View& last = *old_views_.back();
+  if (!last.shape.rank_of(view_->shape.members[peer])) return;
+  Bytes request;
+  ByteWriter out(request);
+  out.put(last.shape.id);
+  out.put(last.self);
+  out.put(ByteView(encode(last.membership.row())));
+  channel_.ask(view_->shape.members[peer].node, ControlType::kLastRow, request,
+               [](std::optional<ByteView>) {});
+}
+
+void Group::take_last_row(NodeId from, ByteView request) {
+  ByteReader in(request);
+  const auto id = in.get<std::uint64_t>();
+  const auto rank = in.get<std::uint32_t>();
+  if (!in.ok() || standing() != Standing::kMember || view_->shape.id != id ||
+      rank >= view_->shape.size() || view_->shape.members[rank].node != from)
+    return;
+  auto row = decode(in.bytes(in.left()), view_->shape, env_.nodes(), bugs_);
+  if (!row) return;
+  env_.reached("spindle/last_row_by_channel");
+  const Locked locked(lock_);
+  view_->membership.take_row(rank, std::move(*row));
+  has_news_.store(true, std::memory_order_release);
 }
 
 /// The place of this start of this node.
@@ -173,7 +220,7 @@ void Group::enter_first(std::vector<Member> members, std::uint64_t id, Rank firs
   const Rank self = *rank_in(members);
   ViewShape shape = ViewShape::of(id, std::move(members), specs_);
   has_state_ = self < first_joiner || !upcalls_.load || specs_.empty();
-  if (upcalls_.accept) upcalls_.accept(shape);
+  if (upcalls_.accept) call_out([&] { upcalls_.accept(shape); });
   enter(std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, first_joiner,
                                bugs_));
 }
@@ -183,18 +230,18 @@ void Group::enter_first(std::vector<Member> members, std::uint64_t id, Rank firs
 void Group::save_states() {
   states_.clear();
   for (std::uint32_t g = 0; g < specs_.size(); ++g)
-    states_.push_back(upcalls_.save ? upcalls_.save(g) : std::nullopt);
+    call_out([&] { states_.push_back(upcalls_.save ? upcalls_.save(g) : std::nullopt); });
 }
 
-Bytes Group::take_state_request(ByteView request) {
+Bytes Group::take_state_request(NodeId asker, ByteView request) {
   Bytes answer;
   ByteWriter out(answer);
   ByteReader in(request);
   const auto id = in.get<std::uint64_t>();
   const auto subgroup = in.get<std::uint32_t>();
   const auto from = in.get<std::uint64_t>();
-  const bool is_here =
-      standing() == Standing::kMember && view_->shape.id == id && view_->self < view_->first_joiner;
+  const bool is_here = standing() == Standing::kMember && view_->shape.id == id &&
+                       view_->self < view_->first_joiner && view_->shape.rank_of_node(asker);
   if (is_here && !has_state_) {
     out.put(kNoState);
     return answer;
@@ -277,12 +324,13 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
 void Group::load_states() {
   env_.reached("spindle/state_transferred");
   for (std::uint32_t g = 0; g < specs_.size(); ++g) {
-    if (coming_[g].has_state && view_->subgroups[g].is_member()) upcalls_.load(g, coming_[g].bytes);
+    if (!coming_[g].has_state || !view_->subgroups[g].is_member()) continue;
+    call_out([&] { upcalls_.load(g, coming_[g].bytes); });
   }
   coming_.assign(specs_.size(), {});
   has_state_ = true;
   if (view_->first_joiner < view_->shape.size()) save_states();
-  if (upcalls_.view) upcalls_.view(view_->shape);
+  if (upcalls_.view) call_out([&] { upcalls_.view(view_->shape); });
 }
 
 }  // namespace pyrdma::spindle

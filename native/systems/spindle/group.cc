@@ -58,7 +58,13 @@ Group::Group(Env& env, const Options& options, std::vector<SubgroupSpec> subgrou
 
 Group::~Group() {
   is_stopping_.store(true, std::memory_order_release);
+  beats_.reset();
   thread_.reset();
+}
+
+void Group::start_threads() {
+  if (!beats_) beats_ = env_.spawn("spindle beats", [this] { run_beats(); });
+  if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
 }
 
 void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
@@ -80,7 +86,7 @@ void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
   }
   enter_first(std::move(members), view, static_cast<Rank>(nodes.size()));
   view_->is_first = true;
-  if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
+  start_threads();
   const auto is_there = [this] {
     return is_running_.load(std::memory_order_acquire) || standing() != Standing::kMember;
   };
@@ -117,22 +123,23 @@ void Group::join(std::vector<NodeId> contacts) {
     is_leaving_.store(false, std::memory_order_release);
     contacts_ = contacts;
     next_join_ = 0;
+    gives_up_.store(false, std::memory_order_release);
     standing_.store(Standing::kOutside, std::memory_order_release);
   }
-  if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
+  start_threads();
   const auto is_in = [this] {
     return standing() != Standing::kOutside &&
            (standing() != Standing::kMember || is_running_.load(std::memory_order_acquire));
   };
-  if (wait_until(is_in, env_.now() + options_.join_timeout) && standing() == Standing::kMember)
-    return;
-  throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(env_.node()) +
-                  " was not let into the group through the nodes" + runtime::text_of(contacts) +
-                  ": " +
-                  (standing() == Standing::kExcluded
-                       ? why_excluded()
-                       : "is one of them a member, and has its view a majority?"))
+  if (!wait_until(is_in, env_.now() + options_.join_timeout)) {
+    gives_up_.store(true, std::memory_order_release);
+    has_news_.store(true, std::memory_order_release);
+    wait_until(is_in, kForever);
+  }
+  if (standing() == Standing::kMember) return;
+  throw Error(ErrorCode::kTimeout, "node " + std::to_string(env_.node()) +
+                                       " was not let into the group through the nodes" +
+                                       runtime::text_of(contacts) + ": " + why_excluded())
       .blaming(contacts);
 }
 

@@ -2,6 +2,7 @@
 //
 //   group.cc    the application's calls
 //   turn.cc     turns of the predicate thread, timers, sleep
+//   heartbeat.cc  heartbeats, suspicions
 //   change.cc   a view ends, the next one begins
 //   connect.cc  joins, the connections of a new view, state for joiners
 #pragma once
@@ -33,8 +34,9 @@ enum class Standing : std::uint8_t {
 };
 const char* to_string(Standing standing);
 
-/// Upcalls of the application. The thread that makes turns calls them, one at a time, so they
-/// must neither block nor call the group. Those that are null are left out.
+/// Upcalls of the application. The thread that makes turns calls them, one at a time, so they must
+/// not call the group. One that takes long, or blocks, costs this member no place in the view, but
+/// the others wait for what it receives. Those that are null are left out.
 struct Upcalls {
   /// Messages of a subgroup, in its order. The bytes are valid until the call returns.
   std::function<void(std::uint32_t subgroup, std::span<const Message>)> deliver;
@@ -147,6 +149,12 @@ class Group {
     View* view = nullptr;  // null: nothing is reserved
     std::span<std::byte> bytes;
   };
+  /// Who may post to the connections of the views.
+  enum class Poster : std::uint8_t {
+    kTurns,   // the thread that makes turns
+    kUpcall,  // nobody: that thread is in an upcall
+    kBeats,   // the thread that beats meanwhile
+  };
   struct Carried {
     std::uint32_t subgroup;
     Bytes message;
@@ -160,36 +168,60 @@ class Group {
   bool run_predicates(bool skips_quiet);
   bool run_subgroup(std::uint32_t index);
   void wake_sender(std::uint32_t index);
-  void run_timers(Time now);
-  void beat();
-  void listen(Time now);
-  void push_word(std::uint64_t offset);
-  void find_upcall_share(Time now);
+  void run_timers();
   std::string describe_slowest(Rank rank);
   void doze();
   void ring_sleepers();
   void count();
   void call_deliver(std::uint32_t subgroup, std::span<const Message> messages);
 
+  // heartbeat.cc
+  void find_upcall_share(Time now);
+  void beat();
+  void beat_in(View& view);
+  static void push_word(View& view, std::uint64_t offset);
+  std::uint64_t beats_of(Rank peer) const;
+  Time patience_with(Rank peer) const;
+  void listen(Time now);
+  void run_beats();
+  void end_upcall();
+  /// Calls what may take long and posts nothing: an upcall. Another thread beats meanwhile.
+  template <class Call>
+  void call_out(Call&& call) {
+    poster_.store(Poster::kUpcall, std::memory_order_release);
+    try {
+      call();
+    } catch (...) {
+      end_upcall();
+      throw;
+    }
+    end_upcall();
+  }
+
   // change.cc
   bool change_view(bool is_urgent);
   bool take_rows();
+  void tell_accepted();
   void push_control_row(const Rank* only = nullptr);
   void wedge();
   void install();
   void enter(std::unique_ptr<View> next);
   void start_running();
+  void drop_old_views();
   void queue_carried();
   void exclude(const char* why);
 
   // connect.cc
   void serve_requests();
   void ask_to_join(Time now);
+  void give_up();
   void say_hellos(Time now);
   Bytes hello_to(Rank peer) const;
-  Bytes take_hello(ByteView request);
+  Bytes take_hello(NodeId from, ByteView request);
   void take_answer(Rank peer, ByteView answer);
-  Bytes take_state_request(ByteView request);
+  void tell_last_row(Rank peer);
+  void take_last_row(NodeId from, ByteView request);
+  Bytes take_state_request(NodeId asker, ByteView request);
   void ask_for_state();
   void take_state(std::uint32_t subgroup, ByteView answer);
   void load_states();
@@ -197,6 +229,7 @@ class Group {
   std::optional<Rank> rank_in(const std::vector<Member>& members) const;
   void enter_first(std::vector<Member> members, std::uint64_t id, Rank first_joiner);
 
+  void start_threads();
   void check_sender(std::uint32_t subgroup, const char* call);
   bool has_own_thread() const { return options_.predicate_thread; }
 
@@ -228,7 +261,7 @@ class Group {
 
   // The predicate thread.
   std::atomic<bool> is_stopping_{false}, is_leaving_{false}, has_news_{false}, has_failed_{false};
-  std::atomic<bool> is_turning_{false};
+  std::atomic<bool> is_turning_{false}, gives_up_{false};
   std::vector<NodeId> contacts_;  // while joining
   bool state_under_way_ = false;
   bool has_state_ = true;                     // a joiner without state delivers nothing
@@ -245,11 +278,12 @@ class Group {
   std::uint64_t turn_number_ = 0;
   // Every so many upcalls one is timed. The heartbeat tells the others the share of all.
   static constexpr std::uint32_t kUpcallsPerSample = 16;
-  std::uint32_t upcall_number_ = 0, upcall_percent_ = 0;
+  std::uint32_t upcall_number_ = 0, upcall_percent_ = 0, sampled_from_ = 0;
   Time sampled_upcalls_ = 0, sampled_since_ = 0;
   std::atomic<bool> is_asleep_{false};
   std::vector<std::uint32_t> quiet_;  // turns since the last event, by subgroup
-  std::unique_ptr<Thread> thread_;    // last: it ends first
+  std::atomic<Poster> poster_{Poster::kTurns};
+  std::unique_ptr<Thread> thread_, beats_;  // last: they end first
 };
 
 }  // namespace pyrdma::spindle

@@ -343,7 +343,7 @@ TEST(SpindleSim, AWaitNamesTheMemberThatLags) {
           group.reserve(0);
           group.send(0, 8);
         }
-        EXPECT_TRUE(group.reserve(0, env.now()).empty());
+        EXPECT_TRUE(group.reserve(0, env.now() + 20 * kMicrosecond).empty());
         const std::string why = group.describe_wait(0);
         EXPECT_TRUE(names(why, {"node 1 ", "shorter"}) &&
                     why.find(" % of its time") != std::string::npos)

@@ -42,7 +42,8 @@ struct Options {
   bool unlocked_upcalls = false;  // the lock is free during an upcall
 
   /// A thread of the group runs the predicates. Without it the application runs them: its calls do
-  /// while they wait, and Group::turn() does.
+  /// while they wait, and Group::turn() does. A group that makes no turn for suspicion_timeout,
+  /// outside of an upcall, is dead to the others.
   bool predicate_thread = true;
 
   /// Measures the time of predicates and posts, which costs readings of the clock.

@@ -1,5 +1,6 @@
 // Slots and the send predicate (sections 2.3, 2.4 and 3.2).
 #include <algorithm>
+#include <utility>
 
 #include "base/assert.h"
 #include "systems/spindle/scopes.h"
@@ -30,9 +31,16 @@ bool Subgroup::is_free(std::uint64_t message) {
   return least > needed || !bugs_.waits_for_delivery();
 }
 
+// A member that has received less keeps the others from delivering, too.
 Rank Subgroup::slowest_member() const {
-  const auto slowest = std::ranges::min_element(freed_by_, {}, &Subgroup::load);
-  return shape_.members[static_cast<std::size_t>(slowest - freed_by_.begin())];
+  std::size_t slowest = 0;
+  const auto progress = [this](std::size_t member) {
+    return std::pair(load(freed_by_[member]), load(received_by_[member]));
+  };
+  for (std::size_t member = 1; member < freed_by_.size(); ++member) {
+    if (progress(member) < progress(slowest)) slowest = member;
+  }
+  return shape_.members[slowest];
 }
 
 std::span<std::byte> Subgroup::acquire() {

@@ -63,7 +63,7 @@ bool Group::make_turn() {
   is_busy = change_view(is_urgent) || is_busy;
   if (now >= next_beat_ || standing() != Standing::kMember || !view_->is_running ||
       view_->membership.is_changing()) {
-    run_timers(now);
+    run_timers();
   }
   if (!is_busy && has_own_thread() && now - last_event_ > options_.idle_after &&
       standing() == Standing::kMember && view_->is_running && !view_->membership.is_changing()) {
@@ -141,32 +141,18 @@ void Group::call_deliver(std::uint32_t subgroup, std::span<const Message> messag
   if (!upcalls_.deliver) return;
   const bool is_sample = upcall_number_++ % kUpcallsPerSample == 0;
   const Time begin = options_.timed || is_sample ? env_.now() : 0;
-  upcalls_.deliver(subgroup, messages);
+  call_out([&] { upcalls_.deliver(subgroup, messages); });
   const Time spent = begin != 0 ? env_.now() - begin : 0;
   if (options_.timed) past_.upcalls += spent;
   if (is_sample) sampled_upcalls_ += spent;
 }
 
-// Of some heartbeats at least, so that there are samples.
-void Group::find_upcall_share(Time now) {
-  constexpr Time kBeats = 16;
-  if (now - sampled_since_ < kBeats * options_.heartbeat) return;
-  const Time all = sampled_upcalls_ * kUpcallsPerSample;
-  upcall_percent_ =
-      static_cast<std::uint32_t>(std::min<Time>(100, all * 100 / (now - sampled_since_)));
-  sampled_upcalls_ = 0;
-  sampled_since_ = now;
-}
-
-void Group::push_word(std::uint64_t offset) {
-  View& view = *view_;
-  const fabric::Sge piece = view.table.region().sge(offset, 8);
-  view.for_peers([&](Rank peer) { view.links.write(peer, piece, offset, true); });
-}
-
-void Group::run_timers(Time now) {
+// A view that changed, and upcalls, may have taken long.
+void Group::run_timers() {
   const Scope step(env_, scope::timers);
+  const Time now = env_.now();
   channel_.poll();
+  if (gives_up_.load(std::memory_order_acquire)) give_up();
   if (standing() == Standing::kOutside) ask_to_join(now);
   if (standing() != Standing::kMember) {
     next_beat_ = now + options_.heartbeat;
@@ -182,48 +168,9 @@ void Group::run_timers(Time now) {
   }
   if (now < next_beat_) return;
   next_beat_ = now + options_.heartbeat;
+  find_upcall_share(now);
   beat();
   listen(now);
-}
-
-void Group::beat() {
-  View& view = *view_;
-  const std::uint64_t at = view.table.layout().heartbeat(view.self);
-  find_upcall_share(env_.now());
-  view.table.store(at, ++view.heartbeats << kPercentBits | upcall_percent_);
-  push_word(at);
-}
-
-// A member is silent when its heartbeat does not change. What made this thread stand still may have
-// stopped the others too: the machine, or a device that waits for a dead peer. They get new time,
-// once.
-void Group::listen(Time now) {
-  View& view = *view_;
-  view.links.poll();
-  const bool stood_still = now - listened_ > options_.suspicion_timeout;
-  listened_ = now;
-  view.for_peers([&](Rank peer) {
-    if (view.membership.is_certain(peer)) return;
-    const std::uint64_t beat = view.table.load(view.table.layout().heartbeat(peer));
-    if (beat != view.heartbeats_seen[peer]) {
-      view.heartbeats_seen[peer] = beat;
-      view.heard[peer] = now;
-      view.has_new_time[peer] = false;
-    } else if (stood_still && !view.has_new_time[peer]) {
-      view.heard[peer] = now;
-      view.has_new_time[peer] = true;
-    }
-    // Connections take their time. While the group forms, nobody is silent, unless it has lost a
-    // founder: then the others may have gone on.
-    if (view.is_first && !view.is_running && !view.membership.is_changing()) view.heard[peer] = now;
-    const bool is_silent =
-        now - view.heard[peer] > options_.suspicion_timeout && bugs_.suspects_silence();
-    if (!is_silent && !view.links.is_broken(peer)) return;
-    env_.reached(is_silent ? "spindle/suspected_silent" : "spindle/suspected_broken");
-    const Locked locked(lock_);
-    view.membership.suspect(peer);
-    has_news_.store(true, std::memory_order_relaxed);
-  });
 }
 
 // The thread tells the others that it sleeps, and looks at the doorbells and the own queues alone.
@@ -238,7 +185,7 @@ void Group::doze() {
   for (Rank rank = 0; rank < view.shape.size(); ++rank)
     bells[rank] = view.table.load(layout.doorbell(rank));
   view.table.store(layout.asleep(view.self), 1);
-  push_word(layout.asleep(view.self));
+  push_word(view, layout.asleep(view.self));
   while (!is_stopping_.load(std::memory_order_acquire)) {
     env_.sleep_until(std::min(env_.now() + options_.idle_sleep, next_beat_));
     bool is_rung = has_news_.load(std::memory_order_acquire);
@@ -251,14 +198,14 @@ void Group::doze() {
     if (now < next_beat_) continue;
     if (run_predicates(false) || change_view(true)) break;
     if (view_.get() != &view) break;  // a view without this one's table
-    run_timers(now);
+    run_timers();
     if (view.membership.is_changing()) break;
   }
   is_asleep_ = false;
   last_event_ = env_.now();
   if (view_.get() != &view) return;
   view.table.store(layout.asleep(view.self), 0);
-  push_word(layout.asleep(view.self));
+  push_word(view, layout.asleep(view.self));
 }
 
 void Group::ring_sleepers() {
@@ -270,7 +217,7 @@ void Group::ring_sleepers() {
   env_.reached("spindle/doorbell");
   const std::uint64_t at = view.table.layout().doorbell(view.self);
   view.table.store(at, view.table.load(at) + 1);
-  push_word(at);
+  push_word(view, at);
 }
 
 }  // namespace pyrdma::spindle

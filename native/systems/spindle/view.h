@@ -25,7 +25,7 @@ struct View {
         membership(shape, own, options.partition_safety, bugs),
         rows_seen(shape.size()),
         heartbeats_seen(shape.size()),
-        heard(shape.size(), env.now()),
+        heard(shape.size()),
         has_new_time(shape.size()),
         hello_under_way(shape.size()),
         has_refused(shape.size()) {
@@ -90,9 +90,9 @@ struct View {
   std::vector<bool> has_refused;         // the hello: it has left this view
   std::vector<const std::byte*> asleep;  // the word of each peer
   std::uint64_t heartbeats = 0;
-  bool is_first = false;     // formed by found(), which waits for all
-  bool is_accepted = false;  // the next view: the host has been told
-  bool is_running = false;   // all members were connected once: messages flow
+  std::vector<Member> accepted;  // of the next view, as the host has been told last
+  bool is_first = false;         // formed by found(), which waits for all
+  bool is_running = false;       // all members were connected once: messages flow
   Time minority_since = kForever;
 };
 

@@ -62,7 +62,7 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
 
 // A sample of an external client; the answer has a byte if it is queued.
 void DomainParticipant::serve_clients() {
-  group_->channel().serve(ControlType::kPublish, [this](ByteView request) {
+  group_->channel().serve(ControlType::kPublish, [this](NodeId, ByteView request) {
     ByteReader in(request);
     const auto t = in.get<std::uint32_t>();
     const ByteView sample = in.bytes(in.left());

@@ -29,7 +29,7 @@ DomainParticipant::Standing DomainParticipant::standing() const {
 }
 
 void DomainParticipant::serve_restart() {
-  group_->channel().serve(ControlType::kRestart, [this](ByteView) {
+  group_->channel().serve(ControlType::kRestart, [this](NodeId, ByteView) {
     const Standing own = standing();
     Bytes answer;
     ByteWriter out(answer);
@@ -39,7 +39,7 @@ void DomainParticipant::serve_restart() {
   });
   // Topic, number of the first sample, the asker's chain there, the bytes of later samples that the
   // asker has. The answer: whether the chains agree, then the next bytes of samples.
-  group_->channel().serve(ControlType::kRead, [this](ByteView request) {
+  group_->channel().serve(ControlType::kRead, [this](NodeId, ByteView request) {
     Bytes answer;
     ByteWriter out(answer);
     ByteReader in(request);

@@ -17,7 +17,7 @@ erpc::Options channel_options(Env& env, const Options& options) {
   rpc.slots = 4;
   // Sessions of both roles to each node, and some to clients outside of the group.
   rpc.receive_entries = rpc.credits * std::max(16U, 4 * env.nodes());
-  rpc.max_message = ControlChannel::kMostResponse;
+  rpc.max_message = ControlChannel::kMostRequest;
   rpc.congestion_control = erpc::CongestionControl::kNone;
   rpc.growing_timeouts = true;
   rpc.retransmission_timeout =
@@ -37,15 +37,14 @@ ControlChannel::ControlChannel(Env& env, const Options& options, std::uint32_t e
 ControlChannel::~ControlChannel() = default;
 
 void ControlChannel::serve(ControlType type, Serve handler) {
-  endpoint_->register_handler(static_cast<std::uint8_t>(type),
-                              [handler = std::move(handler)](erpc::RequestHandle& handle) {
-                                const Bytes answer = handler(handle.request());
-                                const std::span<std::byte> room =
-                                    handle.response(static_cast<std::uint32_t>(answer.size()));
-                                if (!answer.empty())
-                                  std::memcpy(room.data(), answer.data(), answer.size());
-                                handle.respond();
-                              });
+  endpoint_->register_handler(
+      static_cast<std::uint8_t>(type), [handler = std::move(handler)](erpc::RequestHandle& handle) {
+        const Bytes answer = handler(handle.client_node(), handle.request());
+        const std::span<std::byte> room =
+            handle.response(static_cast<std::uint32_t>(answer.size()));
+        if (!answer.empty()) std::memcpy(room.data(), answer.data(), answer.size());
+        handle.respond();
+      });
 }
 
 // Sessions of nodes that died just now still take their place. There is no session then.

@@ -18,15 +18,25 @@
 
 namespace pyrdma::spindle {
 
-enum class ControlType : std::uint8_t { kJoin = 1, kHello, kState, kRestart, kPublish, kRead };
+enum class ControlType : std::uint8_t {
+  kJoin = 1,
+  kHello,
+  kState,
+  kRestart,
+  kPublish,
+  kRead,
+  kLastRow
+};
 
 /// One thread at a time uses a channel: the one that makes turns.
 class ControlChannel {
  public:
-  using Serve = std::function<Bytes(ByteView request)>;
+  /// `from` is the node that asks; the session vouches for it, and no field of the request does.
+  using Serve = std::function<Bytes(NodeId from, ByteView request)>;
   /// Gets the response, or nothing if the node may not have answered.
   using Done = std::function<void(std::optional<ByteView> response)>;
   static constexpr std::uint32_t kMostResponse = 64 * 1024;  // bytes
+  static constexpr std::uint32_t kMostRequest = 512 * 1024;  // bytes; more than a control row has
   static constexpr std::uint32_t kEndpoint = 128;            // number of the endpoint at each node
 
   ControlChannel(Env& env, const Options& options, std::uint32_t endpoint = kEndpoint);

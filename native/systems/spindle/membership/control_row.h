@@ -1,6 +1,6 @@
-// The control row of a member: what it says about the change of the view (Derecho's columns
-// suspected, changes, num_changes, num_acked, num_committed, wedged, global_min). Every field is
-// monotonic during a view.
+// The control row of a member: what it says about the end of the view (Derecho's columns suspected,
+// changes, num_changes, num_acked, num_committed, wedged, num_received, global_min). Suspicions,
+// flags and the number of the accepted proposal only grow during a view.
 //
 // A row spans many cache lines, so a reader may see it torn. It carries a checksum; a row that does
 // not fit its checksum is read again later.
@@ -32,26 +32,36 @@ inline constexpr std::uint32_t kMostChanges = 2 * kMostMembers;
 using Rounds = std::vector<std::uint64_t>;
 inline constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
 
+/// How a view ends.
+struct Proposal {
+  Rank leader = 0;              // who proposes it: each leader proposes once, so this names it
+  std::vector<Change> changes;  // of the members, in order
+  Rounds trim;                  // what the view delivers
+  bool operator==(const Proposal&) const = default;
+};
+
 struct ControlRow {
   std::uint64_t version = 0;  // grows with each change of the row; 0: never written
   RankSet suspected = 0;
   RankSet accusers =
       0;  // of the suspected: those for no other reason than that they suspect the owner
   bool leaving = false;
-  /// Proposed changes of the view, in order. A member that has a list in its row acknowledges it.
-  std::vector<Change> changes;
-  bool committed = false;  // the list is final
-  bool wedged = false;     // the owner sends and receives no more messages
-  Rounds received;         // what it has received then
-  bool trimmed = false;
-  Rounds trim;  // what the view delivers
+  bool wedged = false;  // the owner sends and receives no more messages
+  Rounds received;      // what it has received then
+  /// The proposal of the last leader that the owner has followed.
+  std::optional<Proposal> accepted;
+  bool committed = false;  // the view ends so
 };
 
 /// Returns the bytes of a row, a multiple of 8.
 Bytes encode(const ControlRow& row);
 /// Returns the version in the bytes of a row that may be torn.
 std::uint64_t version_of(const std::byte* row);
-/// Returns the row, or nothing if the bytes are torn or are no row of this view.
-std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, Bugs bugs = {});
+/// Returns the row, or nothing if the bytes are torn or are no row of this view. Nodes are below
+/// `nodes`.
+std::optional<ControlRow> decode(ByteView bytes, const ViewShape& shape, NodeId nodes,
+                                 Bugs bugs = {});
+/// Returns the members of the next view, by rank: those that stay, then those that join.
+std::vector<Member> members_after(const ViewShape& shape, const std::vector<Change>& changes);
 
 }  // namespace pyrdma::spindle

@@ -10,11 +10,6 @@ namespace pyrdma::spindle {
 
 namespace {
 
-/// Whether `list` begins with all of `prefix`.
-bool begins_with(const std::vector<Change>& list, const std::vector<Change>& prefix) {
-  return list.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), list.begin());
-}
-
 bool removes(const std::vector<Change>& changes, Member member) {
   return std::ranges::find(changes, Change{Change::Kind::kRemove, member}) != changes.end();
 }
@@ -71,14 +66,7 @@ void Membership::wedged(Rounds received) {
 Rank Membership::leader() const { return static_cast<Rank>(std::countr_one(own().suspected)); }
 
 bool Membership::lacks_majority() const {
-  if (!partition_safety_) return false;
-  std::uint32_t staying = 0;
-  for (Rank rank = 0; rank < rows_.size(); ++rank) {
-    // The list of an older leader may remove more members than this one suspects.
-    const bool is_lost = removes(own().changes, shape_.members[rank]) && !rows_[rank].leaving;
-    staying += !is_suspected(rank) && !is_lost;
-  }
-  return 2 * staying <= shape_.size();
+  return !is_majority(rows_.size() - static_cast<std::size_t>(std::popcount(own().suspected)));
 }
 
 // A member that suspects this one is suspected too, and what it says about others does not count:
@@ -106,148 +94,165 @@ void Membership::merge_suspicions() {
 
 bool Membership::step() {
   merge_suspicions();
-  if (leader() == self_)
-    lead();
-  else
-    follow();
-  if (own().suspected != 0 || !own().changes.empty()) is_to_wedge_ = true;
+  take_commit();
+  if (!own().committed) {
+    if (is_to_change()) is_to_wedge_ = true;
+    leader() == self_ ? lead() : follow();
+    commit();
+  }
+  if (own().accepted) is_to_wedge_ = true;
   if (!is_changed_) return false;
   is_changed_ = false;
   ++own().version;
   return true;
 }
 
+bool Membership::is_to_change() const {
+  return own().suspected != 0 || std::ranges::any_of(rows_, &ControlRow::wedged) ||
+         (leader() == self_ && !due_changes().empty());
+}
+
+// What is committed stays so, whoever says it and whatever has become of it. On both sides of a
+// partition that may both go on, it holds for one side.
+void Membership::take_commit() {
+  for (Rank rank = 0; rank < rows_.size() && !own().committed; ++rank) {
+    if (!rows_[rank].committed) continue;
+    if (is_suspected(rank) && (!partition_safety_ || !bugs_.hears_commits())) continue;
+    accept(*rows_[rank].accepted);
+    if (own().accepted == rows_[rank].accepted) own().committed = is_changed_ = true;
+  }
+}
+
 void Membership::lead() {
+  if (own().accepted && own().accepted->leader == self_) return;
+  if (!is_to_wedge_ || lacks_majority()) return;
   const RankSet lower = bit_of(self_) - 1;
   const bool all_know =
       all_alive([&](const ControlRow& row) { return (row.suspected & lower) == lower; });
   if (!all_know && bugs_.waits_for_suspicions()) return;
-  if (lacks_majority()) return;
-  adopt_list();
-  if (!own().committed || !bugs_.keeps_committed()) propose();
-  if (own().committed && own().wedged && !own().trimmed) find_trim();
-}
-
-// The rows of the members alive agree as far as they go: each list comes from the last leader, and
-// nobody copies from a leader that it suspects.
-void Membership::adopt_list() {
-  for (Rank rank = 0; rank < rows_.size(); ++rank) {
-    if (is_suspected(rank) || rank == self_ || own().committed) continue;
-    const ControlRow& row = rows_[rank];
-    const bool is_further = row.changes.size() > own().changes.size();
-    if (!row.committed && (!is_further || !bugs_.adopts_proposal())) continue;
-    own().changes = row.changes;
-    own().committed = row.committed;
-    is_changed_ = true;
+  Proposal proposal;
+  if (const Proposal* last = last_proposal(); last != nullptr && bugs_.adopts_proposal()) {
+    proposal = *last;
+    for (const Change& change : due_changes()) {
+      if (!bugs_.keeps_changes() && !removes(proposal.changes, change.member))
+        proposal.changes.push_back(change);
+    }
+    if (!bugs_.keeps_trim()) proposal.trim = common_rounds();
+  } else {
+    // A member that stays must be able to deliver up to the trim, so each one has wedged or goes.
+    for (Rank rank = 0; rank < rows_.size(); ++rank) {
+      if (is_suspected(rank) ? !is_due(rank) && bugs_.waits_for_accusers() : !rows_[rank].wedged)
+        return;
+    }
+    proposal.changes = due_changes();
+    proposal.trim = common_rounds();
   }
+  proposal.leader = self_;
+  accept(proposal);
 }
 
-bool Membership::add(const Change& change) {
-  std::vector<Change>& list = own().changes;
-  if (list.size() == kMostChanges || std::ranges::find(list, change) != list.end()) return false;
-  list.push_back(change);
-  is_changed_ = true;
-  return true;
-}
-
-void Membership::propose() {
+// Of those that suspect all lower ranks, so that they accept nothing older from now on.
+const Proposal* Membership::last_proposal() const {
+  const Proposal* last = nullptr;
   for (Rank rank = 0; rank < rows_.size(); ++rank) {
-    // Members that an accuser does not suspect hear of this leader, and suspect it.
-    const bool is_due = is_suspected(rank) && (is_certain(rank) || all_alive([&](const auto& row) {
-                                                 return (row.suspected & bit_of(rank)) != 0;
-                                               }));
-    if (is_due) add({Change::Kind::kRemove, shape_.members[rank]});
+    const auto& accepted = rows_[rank].accepted;
+    if (is_suspected(rank) || !accepted) continue;
+    if (last == nullptr || accepted->leader > last->leader) last = &*accepted;
+  }
+  return last;
+}
+
+/// A suspect is removed when it is certain, or when all the others suspect it too. Members that an
+/// accuser does not suspect hear of this leader, and suspect it.
+bool Membership::is_due(Rank rank) const {
+  return is_certain(rank) ||
+         all_alive([&](const ControlRow& row) { return (row.suspected & bit_of(rank)) != 0; });
+}
+
+std::vector<Change> Membership::due_changes() const {
+  std::vector<Change> changes;
+  for (Rank rank = 0; rank < rows_.size(); ++rank) {
+    if (is_suspected(rank) && is_due(rank))
+      changes.push_back({Change::Kind::kRemove, shape_.members[rank]});
   }
   // One member stays: it ends the group when it leaves the view that it has alone.
-  std::size_t staying = 0;
-  for (const Member& member : shape_.members) staying += !removes(own().changes, member);
+  std::size_t staying = shape_.size() - changes.size();
   for (Rank rank = 0; rank < rows_.size() && staying > 1; ++rank) {
-    if (rows_[rank].leaving && !is_suspected(rank) &&
-        add({Change::Kind::kRemove, shape_.members[rank]}))
-      --staying;
+    if (!rows_[rank].leaving || is_suspected(rank)) continue;
+    changes.push_back({Change::Kind::kRemove, shape_.members[rank]});
+    --staying;
   }
   for (const Member& joiner : joiners_) {
-    const std::size_t joining = static_cast<std::size_t>(
-        std::ranges::count(own().changes, Change::Kind::kJoin, &Change::kind));
-    const bool is_taken = std::ranges::any_of(own().changes, [&](const Change& change) {
+    const bool is_taken = std::ranges::any_of(changes, [&](const Change& change) {
       return change.kind == Change::Kind::kJoin && change.member.node == joiner.node;
     });
     const auto older = shape_.rank_of_node(joiner.node);
-    const bool is_clear = !older || removes(own().changes, shape_.members[*older]);
-    if (staying + joining < kMostMembers && !is_taken && is_clear)
-      add({Change::Kind::kJoin, joiner});
+    const bool is_clear = !older || removes(changes, shape_.members[*older]);
+    if (staying == kMostMembers || is_taken || !is_clear) continue;
+    changes.push_back({Change::Kind::kJoin, joiner});
+    ++staying;
   }
-  if (own().changes.empty()) return;
-  const std::vector<Change>& list = own().changes;
-  if (!all_alive([&](const ControlRow& row) { return begins_with(row.changes, list); })) return;
-  own().committed = true;
-  is_changed_ = true;
+  return changes;
 }
 
-// A trim never exceeds what this member has received, unless the row is damaged.
-void Membership::copy_trim(const Rounds& trim) {
-  const Rounds& received = own().received;
-  if (trim.size() != received.size()) return;
-  for (std::size_t i = 0; i < trim.size(); ++i) {
-    if (received[i] != kNotCounted && trim[i] > received[i]) return;
-  }
-  own().trim = trim;
-  own().trimmed = is_changed_ = true;
-}
-
-void Membership::find_trim() {
-  for (Rank rank = 0; rank < rows_.size() && bugs_.keeps_trim(); ++rank) {
-    if (is_suspected(rank) || !rows_[rank].trimmed) continue;
-    return copy_trim(rows_[rank].trim);
-  }
-  if (!all_alive([](const ControlRow& row) { return row.wedged; })) return;
-  // A subgroup whose members are all suspected has nobody who would deliver.
-  own().trim.assign(own().received.size(), kNotCounted);
+// A subgroup whose members are all suspected has nobody who would deliver.
+Rounds Membership::common_rounds() const {
+  Rounds common(own().received.size(), kNotCounted);
   for (Rank rank = 0; rank < rows_.size(); ++rank) {
     if (is_suspected(rank)) continue;
     const Rounds& received = rows_[rank].received;
-    for (std::size_t i = 0; i < received.size(); ++i)
-      own().trim[i] = std::min(own().trim[i], received[i]);
+    for (std::size_t i = 0; i < received.size(); ++i) common[i] = std::min(common[i], received[i]);
   }
-  own().trimmed = is_changed_ = true;
+  return common;
 }
 
 void Membership::follow() {
-  const ControlRow& leading = rows_[leader()];
-  const RankSet lower = bit_of(leader()) - 1;
-  if ((leading.suspected & lower) != lower) return;  // it does not know yet that it leads
-  if (!own().committed && (leading.committed || leading.changes.size() > own().changes.size())) {
-    own().changes = leading.changes;
-    own().committed = leading.committed;
-    is_changed_ = true;
-  }
-  for (const ControlRow& row : rows_) {
-    if (&row != &leading && bugs_.ignores_suspects()) continue;
-    if (!own().committed || !own().wedged || !row.trimmed || own().trimmed) continue;
-    copy_trim(row.trim);
+  for (Rank rank = 0; rank < rows_.size(); ++rank) {
+    if (rank != leader() && bugs_.ignores_suspects()) continue;
+    const auto& accepted = rows_[rank].accepted;
+    if (accepted && accepted->leader == rank) accept(*accepted);
   }
 }
 
-bool Membership::is_agreed() const {
-  if (!own().committed || !own().trimmed) return false;
-  if (!bugs_.waits_for_echoes()) return true;
-  return !lacks_majority() && all_alive([](const ControlRow& row) { return row.trimmed; });
+bool Membership::has(const Rounds& trim) const {
+  const Rounds& received = own().received;
+  if (!own().wedged || trim.size() != received.size()) return false;
+  for (std::size_t i = 0; i < trim.size(); ++i) {
+    if (received[i] != kNotCounted && trim[i] > received[i]) return false;
+  }
+  return true;
 }
 
-bool Membership::stays() const { return !removes(own().changes, shape_.members[self_]); }
+// A member that stays has what its leader says that it has, unless the row is damaged.
+void Membership::accept(const Proposal& proposal) {
+  if (own().accepted == proposal) return;
+  if (!removes(proposal.changes, shape_.members[self_]) && !has(proposal.trim)) return;
+  own().accepted = proposal;
+  is_changed_ = true;
+}
+
+void Membership::commit() {
+  if (!own().accepted) return;
+  std::size_t accepting = 0;
+  for (Rank rank = 0; rank < rows_.size(); ++rank) {
+    const auto& accepted = rows_[rank].accepted;
+    if (accepted && (accepted->leader == own().accepted->leader || !bugs_.compares_echoes()))
+      ++accepting;
+    else if (!is_suspected(rank) && bugs_.waits_for_echoes())
+      return;
+  }
+  if (!is_majority(accepting) && bugs_.waits_for_echoes()) return;
+  own().committed = is_changed_ = true;
+}
+
+bool Membership::stays() const { return !removes(own().accepted->changes, shape_.members[self_]); }
 
 std::vector<Member> Membership::next_members() const {
-  std::vector<Member> next;
-  for (const Member& member : shape_.members) {
-    if (!removes(own().changes, member)) next.push_back(member);
-  }
-  bool is_first = true;
-  for (const Change& change : own().changes) {
-    if (change.kind != Change::Kind::kJoin) continue;
-    if (is_first || bugs_.keeps_joiners() || leader() == self_) next.push_back(change.member);
-    is_first = false;
-  }
-  return next;
+  std::vector<Change> changes = own().accepted->changes;
+  if (!bugs_.keeps_joiners() && leader() != self_ && !changes.empty() &&
+      changes.back().kind == Change::Kind::kJoin)
+    changes.pop_back();
+  return members_after(shape_, changes);
 }
 
 }  // namespace pyrdma::spindle

@@ -3,16 +3,20 @@
 // machine changes the own row and says what the host does next.
 //
 //   1. A member suspects another one, or the leader learns of a joiner or a leaver.
-//   2. Suspicions spread from row to row. Nobody reads the row of a member that it suspects.
+//   2. Suspicions spread from row to row, and are for ever. Nobody follows a leader that it
+//   suspects.
 //   3. Every member wedges: it stops sending and receiving, and declares how much it has received.
-//   4. The leader, the lowest member that nobody alive suspects, proposes a list of changes. A new
-//      leader first waits until all members suspect all lower ones, and goes on with their list.
-//   5. Members copy the list, which acknowledges it. The leader commits it when all have.
-//   6. The leader computes the trim: how many messages of each sender all members have. Members
-//      copy it.
-//   7. When all have copied it, each member delivers up to the trim and enters the next view.
+//   4. The leader is the lowest member that nobody alive suspects. It waits until all that it does
+//      not suspect have wedged and suspect all lower members. Then it proposes, once, how the view
+//      ends: the changes of the members, and the trim, which is how much of each sender all of them
+//      have. If one of them has accepted a proposal of an older leader, it proposes the same again.
+//   5. Members copy the proposal of their leader, which accepts it.
+//   6. When a majority of the view, and all that a member does not suspect, have accepted the
+//      proposal of one leader, the proposal is committed. The member delivers up to the trim and
+//      enters the next view. Its last row says so to those that come later.
 //
-// Steps 5 to 7 need a majority of the view, so that two sides of a partition never both go on.
+// README.md has the argument why all members commit the same proposal, and why each of them can
+// deliver up to its trim.
 #pragma once
 #include <optional>
 #include <vector>
@@ -46,12 +50,16 @@ class Membership {
   /// The host must stop sending and receiving, then call wedged().
   bool is_to_wedge() const { return is_to_wedge_ && !own().wedged; }
   bool is_changing() const { return is_to_wedge_; }
-  /// All members have agreed on the end of this view: deliver up to trim().
-  bool is_agreed() const;
-  const Rounds& trim() const { return own().trim; }
-  /// The members of the next view, by rank. Requires is_agreed().
+  /// The end of this view is decided: deliver up to trim().
+  bool is_agreed() const { return own().committed && own().wedged; }
+  /// Requires an accepted proposal.
+  const Rounds& trim() const { return own().accepted->trim; }
+  /// Whether this member has received all of the trim. Requires an accepted proposal. A member that
+  /// stays has it; one that the others took for dead may lack messages.
+  bool has_trim() const { return has(own().accepted->trim); }
+  /// The members of the next view, by rank. Requires an accepted proposal.
   std::vector<Member> next_members() const;
-  /// Whether this member is in the next view. Requires a committed list.
+  /// Whether this member is in the next view. Requires an accepted proposal.
   bool stays() const;
   /// So many members are suspected that the rest may not install a view.
   bool lacks_majority() const;
@@ -72,15 +80,22 @@ class Membership {
     return true;
   }
   RankSet certain() const { return own().suspected & ~own().accusers; }
+  bool is_majority(std::size_t members) const {
+    return !partition_safety_ || 2 * members > rows_.size();
+  }
   void suspect_all(RankSet ranks);
   void merge_suspicions();
+  bool has(const Rounds& trim) const;
+  bool is_to_change() const;
+  void take_commit();
   void lead();
   void follow();
-  void adopt_list();
-  void propose();
-  bool add(const Change& change);
-  void find_trim();
-  void copy_trim(const Rounds& trim);
+  void accept(const Proposal& proposal);
+  void commit();
+  const Proposal* last_proposal() const;
+  bool is_due(Rank rank) const;
+  std::vector<Change> due_changes() const;
+  Rounds common_rounds() const;
 
   const ViewShape& shape_;
   const Rank self_;

@@ -1,0 +1,84 @@
+// View changes while connections are cut and members die, at the moments that hurt.
+#include <functional>
+#include <string>
+
+#include "systems/spindle/worlds_test.h"
+
+namespace pyrdma::spindle {
+namespace {
+
+/// Nodes 0, 1, 2 found a group; node 3 joins. `at_accept` runs when one of the first three agrees
+/// to the next view.
+struct Joined {
+  Joined(std::uint32_t members, std::function<void(Joined&, Env&)> what)
+      : founders(members), at_accept(std::move(what)) {}
+  static constexpr Time kEnd = 100 * kMillisecond;
+
+  void run() {
+    cluster.run([&](Env& env) {
+      Upcalls upcalls;
+      upcalls.view = [&](const ViewShape& shape) {
+        const auto [known, is_new] = views.try_emplace(shape.id, shape.members);
+        EXPECT_TRUE(is_new || known->second == shape.members) << "view " << shape.id;
+      };
+      upcalls.accept = [&](const ViewShape& shape) {
+        if (shape.id == 2 && env.node() < founders) at_accept(*this, env);
+      };
+      upcalls.save = [](std::uint32_t) { return Bytes(8); };
+      upcalls.load = [](std::uint32_t, ByteView) {};
+      SubgroupSpec spec;
+      spec.max_message = 64;
+      Group group(env, options_of("sim", Options::of(Preset::kPaper)), {spec}, upcalls);
+      if (env.node() < founders) {
+        group.found(all_nodes(founders));
+      } else {
+        try {
+          group.join(all_nodes(founders));
+        } catch (const Error&) {
+        }
+      }
+      group.pause_until(kEnd);
+      settled += group.is_settled();
+      EXPECT_TRUE(group.is_settled() || group.standing() != Standing::kMember)
+          << "node " << env.node() << " changes view " << group.view_id() << " for ever";
+      group.pause_until(kEnd + kMillisecond);  // the others still look
+    });
+  }
+
+  const std::uint32_t founders;
+  fabric::sim::SimCluster cluster{runtime::sim_options(founders + 1)};
+  std::function<void(Joined&, Env&)> at_accept;
+  std::map<std::uint64_t, std::vector<Member>> views;
+  std::uint32_t settled = 0;  // nodes in a view that runs, at the end
+};
+
+// The others enter the next view, and their last rows to member 2 are lost with the connections. It
+// hears of the end of the view with their hellos.
+TEST(SpindleViewFaultsSim, AMemberWhoseConnectionsBreakAtTheEndOfAViewEntersTheNextOne) {
+  Joined joined(5, [](Joined& self, Env& env) {
+    if (env.node() != 1) return;
+    for (const NodeId other : {0U, 1U, 3U, 4U}) self.cluster.block(other, 2, 250 * kMicrosecond);
+  });
+  joined.run();
+  EXPECT_EQ(joined.settled, 6U);
+  EXPECT_EQ(joined.views.size(), 2U) << "nobody is excluded";
+}
+
+// The leader dies as its proposal reaches one member, which has lost the other one. The two are a
+// majority of the view, and reach each other soon.
+TEST(SpindleViewFaultsSim, CutsAndADeathLeaveNobodyChanging) {
+  for (Time delay = 0; delay < 40 * kMicrosecond; delay += kMicrosecond) {
+    SCOPED_TRACE(delay);
+    Joined joined(3, [delay](Joined& self, Env& env) {
+      if (env.node() != 2) return;
+      self.cluster.block(0, 1, 100 * kMillisecond);
+      self.cluster.block(1, 2, 120 * kMicrosecond);
+      self.cluster.kill_later(0, delay);
+    });
+    joined.run();
+    EXPECT_GE(joined.settled, 2U);
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::spindle
