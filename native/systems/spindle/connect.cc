@@ -82,7 +82,7 @@ void Group::ask_to_join(Time now) {
     channel_.ask(contact, ControlType::kJoin, request, [](std::optional<ByteView>) {});
 }
 
-// The time of join() is over, and its view does not run.
+// The time of found() or join() is over, and its view does not run.
 void Group::give_up() {
   gives_up_.store(false, std::memory_order_release);
   if (standing() == Standing::kOutside)

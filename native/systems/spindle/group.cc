@@ -87,20 +87,37 @@ void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
   enter_first(std::move(members), view, static_cast<Rank>(nodes.size()));
   view_->is_first = true;
   start_threads();
-  const auto is_there = [this] {
-    return is_running_.load(std::memory_order_acquire) || standing() != Standing::kMember;
-  };
-  if (wait_until(is_there, env_.now() + options_.join_timeout)) return;
   std::vector<NodeId> missing;
-  const Locked locked(lock_);
-  view_->for_peers([&](Rank peer) {
-    if (!view_->links.is_open(peer)) missing.push_back(view_->shape.members[peer].node);
-  });
-  throw Error(ErrorCode::kTimeout,
-              "node " + std::to_string(env_.node()) +
-                  ": the first view has no connection to the nodes" + runtime::text_of(missing) +
-                  "; do they run the same program with the same nodes and subgroups?")
+  if (comes_in([&] {
+        const Locked locked(lock_);
+        view_->for_peers([&](Rank peer) {
+          if (!view_->links.is_open(peer)) missing.push_back(view_->shape.members[peer].node);
+        });
+      }))
+    return;
+  throw Error(
+      ErrorCode::kTimeout,
+      "node " + std::to_string(env_.node()) + ": the first view did not begin: " +
+          (missing.empty() ? why_excluded()
+                           : "it has no connection to the nodes" + runtime::text_of(missing) +
+                                 "; do they run the same program with "
+                                 "the same nodes and subgroups?"))
       .blaming(missing);
+}
+
+// Waits until a view of this node runs. After join_timeout it calls `is_late`, and gives up.
+bool Group::comes_in(FunctionRef<void()> is_late) {
+  const auto is_over = [this] {
+    return standing() != Standing::kOutside &&
+           (standing() != Standing::kMember || is_running_.load(std::memory_order_acquire));
+  };
+  if (!wait_until(is_over, env_.now() + options_.join_timeout)) {
+    is_late();
+    gives_up_.store(true, std::memory_order_release);
+    has_news_.store(true, std::memory_order_release);
+    wait_until(is_over, kForever);
+  }
+  return standing() == Standing::kMember;
 }
 
 void Group::join(std::vector<NodeId> contacts) {
@@ -127,16 +144,7 @@ void Group::join(std::vector<NodeId> contacts) {
     standing_.store(Standing::kOutside, std::memory_order_release);
   }
   start_threads();
-  const auto is_in = [this] {
-    return standing() != Standing::kOutside &&
-           (standing() != Standing::kMember || is_running_.load(std::memory_order_acquire));
-  };
-  if (!wait_until(is_in, env_.now() + options_.join_timeout)) {
-    gives_up_.store(true, std::memory_order_release);
-    has_news_.store(true, std::memory_order_release);
-    wait_until(is_in, kForever);
-  }
-  if (standing() == Standing::kMember) return;
+  if (comes_in([] {})) return;
   throw Error(ErrorCode::kTimeout, "node " + std::to_string(env_.node()) +
                                        " was not let into the group through the nodes" +
                                        runtime::text_of(contacts) + ": " + why_excluded())

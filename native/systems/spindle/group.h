@@ -68,12 +68,12 @@ class Group {
   Group& operator=(const Group&) = delete;
 
   /// Forms the first view with these nodes, which all call it. Throws Error(kTimeout), naming the
-  /// nodes that did not come, after Options::join_timeout.
+  /// nodes that did not come, after Options::join_timeout. The node is then excluded.
   void found(std::vector<NodeId> nodes, std::uint64_t view = 1);
   /// Joins a group that exists, through any of these nodes. Throws Error(kTimeout) after
-  /// Options::join_timeout, Error(kInvalidArgument) while this node is a member, and
-  /// Error(kUnavailable) once an upcall or the device has ended the predicate thread by an error. A
-  /// node that left or was excluded may join again.
+  /// Options::join_timeout, and the node may try again; Error(kInvalidArgument) while this node is
+  /// a member, and Error(kUnavailable) once an upcall or the device has ended the predicate thread
+  /// by an error. A node that left or was excluded may join again.
   void join(std::vector<NodeId> contacts);
   /// Leaves in good order: the others deliver what this node has sent. Blocks until then. Throws
   /// Error(kTimeout) after `timeout`.
@@ -230,6 +230,7 @@ class Group {
   void enter_first(std::vector<Member> members, std::uint64_t id, Rank first_joiner);
 
   void start_threads();
+  bool comes_in(FunctionRef<void()> is_late);
   void check_sender(std::uint32_t subgroup, const char* call);
   bool has_own_thread() const { return options_.predicate_thread; }
 
