@@ -63,8 +63,8 @@ Group::~Group() {
 }
 
 void Group::start_threads() {
-  if (!beats_) beats_ = env_.spawn("spindle beats", [this] { run_beats(); });
   if (has_own_thread() && !thread_) thread_ = env_.spawn("spindle", [this] { run(); });
+  if (!beats_) beats_ = env_.spawn("spindle beats", [this] { run_beats(); });
 }
 
 void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
@@ -76,6 +76,10 @@ void Group::found(std::vector<NodeId> nodes, std::uint64_t view) {
       throw Error(ErrorCode::kInvalidArgument, "found: node " + std::to_string(node) +
                                                    "; the nodes are 0 to " +
                                                    std::to_string(env_.nodes() - 1));
+    }
+    if (!members.empty() && members.back().node == node) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "found: node " + std::to_string(node) + " is named twice; name each node once");
     }
     members.push_back({node, 0});
   }

@@ -307,6 +307,7 @@ TEST(SpindleSim, BadUseNamesTheFix) {
     EXPECT_TRUE(refuses([&] { group.reserve(0); }, ErrorCode::kUnavailable, {"outside"}));
     EXPECT_TRUE(refuses([&] { group.found({0, 7}); }, ErrorCode::kInvalidArgument, {"7", "1"}));
     EXPECT_TRUE(refuses([&] { group.found({1}); }, ErrorCode::kInvalidArgument, {"0"}));
+    EXPECT_TRUE(refuses([&] { group.found({0, 0}); }, ErrorCode::kInvalidArgument, {"0", "twice"}));
     EXPECT_EQ(blamed_by([&] { group.join({1}); }), std::vector<NodeId>{1});
     group.found({0});
     EXPECT_TRUE(refuses([&] { group.send(0, 1); }, ErrorCode::kInvalidArgument, {"subgroup 0"}));
