@@ -33,7 +33,7 @@ void Subgroup::take_next() {
   const Scope step(env_, scope::take_round);
   const std::uint32_t sender = next_sender_;
   const SlotHeader head = header(sender, messages_[sender]);
-  if (head.round == next_round_ || !bugs_.looks_at_round()) {
+  if (head.tag == tag_of(next_round_) || !bugs_.looks_at_round()) {
     const Scope message(env_, scope::deliver_message);
     const std::byte* at = slot(sender, messages_[sender]) + 8;
     batch_.push_back({sender,
@@ -79,7 +79,7 @@ void Subgroup::deliver_unordered(std::uint32_t sender, std::uint64_t until, Upca
   std::uint64_t& next = messages_[sender];
   for (std::uint64_t round = rounds_[sender]; round < until; ++round) {
     const SlotHeader head = header(sender, next);
-    if (head.round != round) continue;
+    if (head.tag != tag_of(round)) continue;
     const Scope step(env_, scope::deliver_message);
     batch_.push_back({sender,
                       node,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "systems/spindle/table.h"
 
 namespace pyrdma::spindle {
 
@@ -36,6 +37,8 @@ Options checked(const Options& given, const fabric::Capabilities& device) {
   check("idle_sleep", options.idle_sleep, 1, kSecond);
   check("send_entries", options.send_entries, 16, 32768);
   check("retry_count", options.retry_count, 0, 7);
+  check("first_round", static_cast<std::int64_t>(options.first_round), 0,
+        static_cast<std::int64_t>(SlotHeader::kTags));
   check("timeout_us", options.timeout_us, 1, 10'000'000);
   if (device.max_queue_entries != 0)
     options.send_entries = std::min(options.send_entries, device.max_queue_entries);

@@ -41,6 +41,10 @@ struct Options {
   bool skip_quiet = false;        // looks less often at subgroups where nothing happens
   bool unlocked_upcalls = false;  // the lock is free during an upcall
 
+  /// Number of the first round of each view in the headers of slots, below 2^40. Their field goes
+  /// round; a test begins near its end. Equal at all nodes.
+  std::uint64_t first_round = 0;
+
   /// A thread of the group runs the predicates. Without it the application runs them: its calls do
   /// while they wait, and Group::turn() does. A group that makes no turn for suspicion_timeout,
   /// outside of an upcall, is dead to the others.

@@ -61,7 +61,7 @@ void Subgroup::commit(std::uint32_t bytes) {
   const std::uint64_t round = sent_rounds_++;
   round_of_[message % shape_.window] = round;
   store_release(reinterpret_cast<std::uint64_t*>(slot(sender_, message)),
-                SlotHeader{round, bytes}.word());
+                SlotHeader{tag_of(round), bytes}.word());
   queued_.store(message + 1, std::memory_order_release);
 }
 

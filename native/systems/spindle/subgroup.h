@@ -103,6 +103,9 @@ class Subgroup {
   std::byte* slot(std::uint32_t sender, std::uint64_t message) const {
     return table_.at(layout_.ring(index_, sender) + message % shape_.window * slot_bytes_);
   }
+  std::uint64_t tag_of(std::uint64_t round) const {
+    return SlotHeader::tag_of(options_.first_round + round);
+  }
   SlotHeader header(std::uint32_t sender, std::uint64_t message) const {
     return SlotHeader::of(
         load_acquire(reinterpret_cast<const std::uint64_t*>(slot(sender, message))));

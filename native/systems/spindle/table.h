@@ -39,16 +39,20 @@ class Table {
   std::unique_ptr<fabric::MemoryRegion> region_;
 };
 
-/// The word before a message: its round, and its bytes.
+/// The word before a message: a tag of its round, and its bytes. A round has 64 bits and a tag 40,
+/// so tags go round. Two rounds of one tag are a week apart and more, and a slot is looked at for
+/// the rounds of one window: a tag that fits is of this round.
 struct SlotHeader {
-  std::uint64_t round = 0;
+  std::uint64_t tag = 0;
   std::uint32_t bytes = 0;
   static constexpr int kBytesBits = 24;
+  static constexpr std::uint64_t kTags = (std::uint64_t{1} << (64 - kBytesBits)) - 1;
   static SlotHeader of(std::uint64_t word) {
-    return {(word >> kBytesBits) - 1, static_cast<std::uint32_t>(word & ((1U << kBytesBits) - 1))};
+    return {word >> kBytesBits, static_cast<std::uint32_t>(word & ((1U << kBytesBits) - 1))};
   }
-  /// A word of zeros, as memory has at first, is of no round.
-  std::uint64_t word() const { return ((round + 1) << kBytesBits) | bytes; }
+  /// From 1 on: a word of zeros, as memory has at first, is of no round.
+  static std::uint64_t tag_of(std::uint64_t round) { return round % kTags + 1; }
+  std::uint64_t word() const { return (tag << kBytesBits) | bytes; }
 };
 
 }  // namespace pyrdma::spindle

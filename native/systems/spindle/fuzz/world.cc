@@ -25,6 +25,7 @@ Shape::Shape(const fuzz::Options& options) {
   group.timeout_us = 16;
   group.retry_count = static_cast<std::uint32_t>(1 + rng.below(4));
   if (rng.below(4) == 0) group.send_entries = 16;
+  if (rng.below(4) == 0) group.first_round = SlotHeader::kTags - rng.below(64);
   founders = options.nodes > 3 && rng.below(4) == 0 ? 2 : options.nodes;
   const std::uint64_t count = 1 + rng.below(3);
   for (std::uint64_t g = 0; g < count; ++g) {
