@@ -18,6 +18,7 @@ enum class Bug : std::uint8_t {
   kNone,
   kVoteNotPersisted,
   kTermNotPersisted,
+  kTermForgotten,
   kVoteBeforeTerm,
   kSpeaksBeforeStored,
   kAcknowledgedBeforeStored,
@@ -38,8 +39,9 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs after kNone, for `--mutation`.
-inline constexpr std::array<std::string_view, 19> kBugNames{"vote_not_persisted",
+inline constexpr std::array<std::string_view, 20> kBugNames{"vote_not_persisted",
                                                             "term_not_persisted",
+                                                            "term_forgotten",
                                                             "vote_before_term",
                                                             "speaks_before_stored",
                                                             "acknowledged_before_stored",
@@ -69,7 +71,8 @@ class Bugs {
     return {};
   }
 
-  // The durable term and vote. Correct: both are written at once, before the member speaks.
+  // The durable term and vote. Correct: both are written at once, before the member speaks, and a
+  // member that starts again knows both before it writes one of them.
 
   std::uint64_t vote_to_write(std::uint64_t vote) const {
     return is(Bug::kVoteNotPersisted) ? 0 : vote;
@@ -77,6 +80,7 @@ class Bugs {
   std::uint64_t term_to_write(std::uint64_t term, std::uint64_t written) const {
     return is(Bug::kTermNotPersisted) && written != 0 ? written : term;
   }
+  bool knows_term_at_start() const { return !is(Bug::kTermForgotten); }
   bool writes_vote_first() const { return is(Bug::kVoteBeforeTerm); }
   bool waits_before_speaking() const { return !is(Bug::kSpeaksBeforeStored); }
 

@@ -75,6 +75,82 @@ TEST(ErpcRaftMember, ARestartedGroupKeepsAllThatItAcknowledged) {
   EXPECT_EQ(findings(world), "");
 }
 
+// Member 1 stores a term without a vote, starts again, votes, starts again, and is asked by another
+// candidate of the same term. Libraft asks for a vote and for a term one by one. A vote in the term
+// that the member has loaded must not overwrite that term.
+std::string vote_twice(Bug bug) {
+  WorldOptions options;
+  options.bugs = bug;
+  World world(options);
+  if (!world.elect(0)) return "nobody leads";
+  world.run(kSecond);
+  const std::uint64_t index = world.member(1).last_index(), last_term = world.member(1).term();
+  world.crash(0);
+  world.crash(2);
+  const auto ask = [&](NodeId candidate, std::uint64_t last) {
+    world.isolate(1);
+    world.inject(candidate, 1,
+                 encode(RequestVote{last_term + 3, std::uint64_t{candidate} + 1, last,
+                                    last == 0 ? 0 : last_term, true, false}));
+    world.run(5 * kMillisecond);
+    const std::uint64_t vote = world.member(1).vote();
+    world.crash(1);
+    return world.restart(1) ? vote : 99;
+  };
+  if (ask(2, 0) != 0) return "a vote for an old log";
+  if (ask(0, index) != 1) return "no vote";
+  if (ask(2, index) != 1) return "a second vote in the term";
+  return findings(world);
+}
+
+TEST(ErpcRaftMember, ARestartedMemberVotesOnceInItsTerm) {
+  PYRDMA_NEED_LIBRAFT();
+  EXPECT_EQ(vote_twice(Bug::kNone), "");
+  EXPECT_NE(vote_twice(Bug::kTermForgotten), "");
+}
+
+// Member 0 has the longest log and an old term, and member 1 a new term and a short log. Each needs
+// the other's vote.
+bool elects_the_longest_log(Bug bug) {
+  WorldOptions options;
+  options.bugs = bug;
+  World world(options);
+  if (!world.elect(0)) return false;
+  world.crash(2);
+  world.isolate(0);
+  KvCommand command;
+  command.operation = KvOperation::kPut;
+  command.client = command.sequence = 1;
+  world.ask(0, encode(command), [](const KvAnswer&) {});
+  world.run(5 * kMillisecond);
+  world.inject(2, 1, encode(RequestVote{world.member(1).term() + 5, 3, 0, 0, true, false}));
+  world.run(kSecond);
+  world.heal();
+  return world.run_until([&] { return world.leader() == 0u; }, 5 * kSecond);
+}
+
+TEST(ErpcRaftMember, ACandidateLearnsTheTermFromARefusedPreVote) {
+  PYRDMA_NEED_LIBRAFT();
+  EXPECT_TRUE(elects_the_longest_log(Bug::kNone));
+  EXPECT_FALSE(elects_the_longest_log(Bug::kPreVoteHidesTerm));
+}
+
+// A member that starts again waits for an election timeout by its clock before it stands.
+TEST(ErpcRaftMember, ARestartedFollowerDoesNotStandAtOnce) {
+  PYRDMA_NEED_LIBRAFT();
+  WorldOptions options;
+  options.member.pre_vote = false;
+  World world(options);
+  ASSERT_TRUE(world.elect(0));
+  world.run(kSecond);
+  const std::uint64_t term = world.member(0).term();
+  world.crash(1);
+  ASSERT_TRUE(world.restart(1)) << world.why();
+  world.run(kSecond);
+  EXPECT_EQ(world.member(1).term(), term);
+  EXPECT_TRUE(world.member(0).leads());
+}
+
 /// Puts `count` keys without waiting for one before the next; all are answered at the end.
 void put_many(World& world, NodeId leader, std::uint64_t count) {
   std::uint64_t answered = 0;

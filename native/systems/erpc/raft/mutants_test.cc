@@ -21,13 +21,15 @@ struct Hunt {
   Troubles without;     // with these troubles off it lives
 };
 
-const Troubles kRestarts{Trouble::kPowerFailure, Trouble::kKill, Trouble::kDisk};
-const Troubles kPower{Trouble::kPowerFailure, Trouble::kDisk};
+const Troubles kRestarts{Trouble::kPowerFailure, Trouble::kKill, Trouble::kDisk,
+                         Trouble::kBlackout};
+const Troubles kPower{Trouble::kPowerFailure, Trouble::kDisk, Trouble::kBlackout};
 
-// Scripts hold the bugs that are missing here; see scripts_test.cc.
+// The bugs that are missing here die in scripts_test.cc and member_test.cc.
 const Hunt kHunts[] = {
     {Bug::kVoteNotPersisted, 20, kRestarts},
     {Bug::kTermNotPersisted, 20, kRestarts},
+    {Bug::kTermForgotten, 40, kRestarts},
     {Bug::kVoteBeforeTerm, 400, {Trouble::kDisk}},
     {Bug::kSpeaksBeforeStored, 100, {Trouble::kDisk}},
     {Bug::kAcknowledgedBeforeStored, 40, kRestarts},
@@ -35,10 +37,9 @@ const Hunt kHunts[] = {
     {Bug::kMatchingAppendTruncates, 40, {}},
     {Bug::kTruncationForgotten, 100, kRestarts},
     {Bug::kCompactedBeforeSnapshot, 40, kPower},
-    {Bug::kSnapshotTermUnchecked, 40, {}},
+    {Bug::kSnapshotTermUnchecked, 200, {}},
     {Bug::kVoteIgnoresLog, 20, {}},
     {Bug::kAcknowledgesLeftovers, 400, {}},
-    {Bug::kPreVoteHidesTerm, 400, {}},
     {Bug::kReadWithoutQuorum, 60, {}},
     {Bug::kLeaseOnSkewedClock, 60, {}},
     {Bug::kSessionsNotInSnapshot, 20, {}},

@@ -25,6 +25,7 @@ enum class Trouble : std::uint8_t {
   kDisk,
   kTransfer,
   kHold,
+  kBlackout,
   kCount,
 };
 using Troubles = std::set<Trouble>;
@@ -223,6 +224,15 @@ class Storm {
           world_.hold(n, other);
           step(draw(300) * kMillisecond);
           world_.release(n, other);
+        }
+        break;
+      case Trouble::kBlackout:  // the members come back at different times, and may fall again
+        for (NodeId each = 0; each < options_.nodes; ++each) world_.crash(each);
+        for (std::uint64_t i = 0; i < 2 * options_.nodes; ++i) {
+          step(draw(150) * kMillisecond);
+          const NodeId next = some_node();
+          if (world_.up(next)) world_.crash(next);
+          restart(next);
         }
         break;
       default:

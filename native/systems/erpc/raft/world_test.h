@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "env/env_decorator.h"
 #include "env/sim/disk_file.h"
 #include "env/sim/sim_env.h"
 #include "systems/erpc/fuzz/raft/invariants.h"
@@ -105,8 +106,21 @@ class World {
   }
 
  private:
+  struct Node;
+  /// Shows the clock of the world's node. The scheduler below stands still.
+  class ClockedEnv final : public EnvDecorator {
+   public:
+    ClockedEnv(SimEnv& env, const World& world, const Node& node)
+        : EnvDecorator(env), world_(world), node_(node) {}
+    Time now() override { return node_.local(world_.now()); }
+
+   private:
+    const World& world_;
+    const Node& node_;
+  };
   struct Node {
     std::unique_ptr<SimEnv> env;
+    std::unique_ptr<ClockedEnv> clocked;
     std::unique_ptr<FaultOptions> faults;
     FaultCounters counters;
     std::unique_ptr<FaultStream> stream;
@@ -192,6 +206,7 @@ inline void World::make_env(NodeId n) {
   Node& node = *nodes_[n];
   node.env = std::make_unique<SimEnv>(scheduler_, n, options_.nodes, 1, options_.seed, costs(), 0,
                                       pyrdma::kNever, trace_, branches_);
+  node.clocked = std::make_unique<ClockedEnv>(*node.env, *this, node);
   set_stream(n, FaultOptions{});
 }
 
@@ -210,17 +225,17 @@ inline void World::open(NodeId n) {
   KvState::Options state = options_.state;
   state.bugs = options_.bugs;
   state.observer = &invariants_;
-  node.state = std::make_unique<KvState>(*node.env, state);
+  node.state = std::make_unique<KvState>(*node.clocked, state);
   node.links = std::make_unique<TestLinks>(*this, n);
   MemberOptions member = options_.member;
   member.bugs = options_.bugs;
   member.observer = &invariants_;
   for (NodeId other = 0; n < options_.group && !node.wiped && other < options_.group; ++other)
     member.group.push_back(other);
-  node.member = open_member(*node.env, *node.links, *node.state, member);
+  node.member = open_member(*node.clocked, *node.links, *node.state, member);
   KvServer::Options server = options_.server;
   server.bugs = options_.bugs;
-  node.server = std::make_unique<KvServer>(*node.env, *node.member, *node.state, server);
+  node.server = std::make_unique<KvServer>(*node.clocked, *node.member, *node.state, server);
 }
 
 inline void World::crash(NodeId n, bool power) {

@@ -26,6 +26,9 @@ LibraftMember::LibraftMember(Env& env, Links& links, StateMachine& state,
   check_options();
   now_ = env.now();
   store_.load();
+  // The library names only what changes. A vote without a new term is one for the stored term.
+  if (options_.bugs.knows_term_at_start()) term_to_store_ = store_.term();
+  vote_to_store_ = store_.vote();
   if (store_.fresh() && !options_.group.empty()) begin_group();
   for (std::uint64_t i = store_.first_index(); i <= store_.last_index(); ++i) {
     if (options_.durability == Durability::kDisk) loaded_.push_back(store_.read(i));
