@@ -31,6 +31,13 @@ enum class Bug : std::uint8_t {
   kCommitsByCounting,
   kAcknowledgesLeftovers,
   kPreVoteHidesTerm,
+  kAppendsBeforeLog,
+  kCommitsBeyondAppend,
+  kVotesForHeirAgain,
+  kAnyTermTaken,
+  kConfigurationKept,
+  kChangesAtOnce,
+  kSoleVoterKeepsTerm,
   kReadWithoutQuorum,
   kLeaseOnSkewedClock,
   kSessionsNotInSnapshot,
@@ -39,26 +46,21 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs after kNone, for `--mutation`.
-inline constexpr std::array<std::string_view, 20> kBugNames{"vote_not_persisted",
-                                                            "term_not_persisted",
-                                                            "term_forgotten",
-                                                            "vote_before_term",
-                                                            "speaks_before_stored",
-                                                            "acknowledged_before_stored",
-                                                            "failed_append_kept",
-                                                            "matching_append_truncates",
-                                                            "truncation_forgotten",
-                                                            "compacted_before_snapshot",
-                                                            "snapshot_term_unchecked",
-                                                            "vote_ignores_log",
-                                                            "commits_by_counting",
-                                                            "acknowledges_leftovers",
-                                                            "pre_vote_hides_term",
-                                                            "read_without_quorum",
-                                                            "lease_on_skewed_clock",
-                                                            "sessions_not_in_snapshot",
-                                                            "runs_again",
-                                                            "renumbers_retry"};
+inline constexpr std::array<std::string_view, 27> kBugNames{
+    "vote_not_persisted",       "term_not_persisted",
+    "term_forgotten",           "vote_before_term",
+    "speaks_before_stored",     "acknowledged_before_stored",
+    "failed_append_kept",       "matching_append_truncates",
+    "truncation_forgotten",     "compacted_before_snapshot",
+    "snapshot_term_unchecked",  "vote_ignores_log",
+    "commits_by_counting",      "acknowledges_leftovers",
+    "pre_vote_hides_term",      "appends_before_log",
+    "commits_beyond_append",    "votes_for_heir_again",
+    "any_term_taken",           "configuration_kept",
+    "changes_at_once",          "sole_voter_keeps_term",
+    "read_without_quorum",      "lease_on_skewed_clock",
+    "sessions_not_in_snapshot", "runs_again",
+    "renumbers_retry"};
 
 class Bugs {
  public:
@@ -116,7 +118,26 @@ class Bugs {
   std::uint64_t index_to_acknowledge(std::uint64_t stored, std::uint64_t compared) const {
     return is(Bug::kAcknowledgesLeftovers) ? stored : std::min(stored, compared);
   }
+  /// Correct: an append that begins before a compacted log loses what the snapshot holds.
+  bool leaves_compacted_out() const { return !is(Bug::kAppendsBeforeLog); }
+  /// Correct: an append commits no entry behind its own.
+  std::uint64_t index_to_commit(std::uint64_t commit, std::uint64_t reached) const {
+    return is(Bug::kCommitsBeyondAppend) ? commit : std::min(commit, reached);
+  }
+  bool votes_again() const { return is(Bug::kVotesForHeirAgain); }
+  /// Correct: a term far beyond the own one is no term of this group. A new member knows none.
+  bool may_leap(std::uint64_t own, std::uint64_t term) const {
+    return own == 0 || term <= own + kMaxTermLeap || is(Bug::kAnyTermTaken);
+  }
   bool tells_term() const { return !is(Bug::kPreVoteHidesTerm); }
+
+  // Changes of the group. Correct: the configuration is that of the last change in the log, and a
+  // leader makes no change before an entry of its term is committed.
+
+  bool reads_configuration() const { return !is(Bug::kConfigurationKept); }
+  /// Correct: the only voter takes a new term before it leads.
+  bool sole_voter_takes_term() const { return !is(Bug::kSoleVoterKeepsTerm); }
+  bool changes_at_once() const { return is(Bug::kChangesAtOnce); }
 
   // The store and its clients.
 

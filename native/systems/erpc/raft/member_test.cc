@@ -151,6 +151,142 @@ TEST(ErpcRaftMember, ARestartedFollowerDoesNotStandAtOnce) {
   EXPECT_TRUE(world.member(0).leads());
 }
 
+// The member holds three entries of an older leader behind those that it shares with the new one.
+// The new leader commits entries of its own in their places, and its append is cut before them.
+std::string commit_leftovers(Bug bug) {
+  WorldOptions options;
+  options.nodes = options.group = 5;
+  options.bugs = bug;
+  World world(options);
+  if (!world.elect(0)) return "nobody leads";
+  world.run(100 * kMillisecond);
+  const std::uint64_t shared = world.member(1).last_index(), term = world.member(1).term();
+  for (const NodeId n : {2, 3, 4}) world.block(0, n);
+  KvCommand command;
+  command.operation = KvOperation::kPut;
+  command.client = 1;
+  for (command.sequence = 1; command.sequence <= 3; ++command.sequence)
+    world.ask(0, encode(command), [](const KvAnswer&) {});
+  world.run(5 * kMillisecond);
+  if (world.member(1).last_index() != shared + 3) return "no leftovers";
+  world.crash(0);
+  world.isolate(1);
+  world.inject(2, 1, encode(AppendEntries{term + 1, shared, term, shared + 3, {}}));
+  world.run(5 * kMillisecond);
+  return world.member(1).commit_index() > shared ? "a leftover is committed" : findings(world);
+}
+
+TEST(ErpcRaftMember, AnAppendCommitsNoLeftover) {
+  PYRDMA_NEED_LIBRAFT();
+  EXPECT_EQ(commit_leftovers(Bug::kNone), "");
+  EXPECT_NE(commit_leftovers(Bug::kCommitsBeyondAppend), "");
+}
+
+// A leader that hands the lead over is asked by another member first, then by its heir.
+std::uint64_t second_vote(Bug bug) {
+  WorldOptions options;
+  options.bugs = bug;
+  World world(options);
+  if (!world.elect(0)) return 99;
+  world.run(kSecond);
+  const std::uint64_t term = world.member(0).term(), last = world.member(0).last_index();
+  world.member(0).transfer(2, [](Outcome) {});
+  world.isolate(0);
+  for (const NodeId candidate : {1, 2}) {
+    world.inject(candidate, 0,
+                 encode(RequestVote{term + 1, candidate + 1, last, term, true, false}));
+    world.run(5 * kMillisecond);
+  }
+  return world.member(0).vote();
+}
+
+TEST(ErpcRaftMember, AnHeirGetsNoSecondVote) {
+  PYRDMA_NEED_LIBRAFT();
+  EXPECT_EQ(second_vote(Bug::kNone), 2u);
+  EXPECT_EQ(second_vote(Bug::kVotesForHeirAgain), 3u);
+}
+
+// One message of a member whose memory is damaged must not take all terms from the group.
+bool survives_a_leap(Bug bug, const Message& message) {
+  WorldOptions options;
+  options.bugs = bug;
+  World world(options);
+  if (!world.elect(0)) return false;
+  world.run(100 * kMillisecond);
+  world.inject(1, 0, encode(message));
+  world.run(kSecond);
+  auto& client = world.add_client(7, {0, 1, 2});
+  return put(world, client, "a", "x").has_value() && findings(world).empty();
+}
+
+TEST(ErpcRaftMember, ATermFarAheadIsNotTaken) {
+  PYRDMA_NEED_LIBRAFT();
+  const Message messages[] = {AppendResult{kMaxNumber, 0, 0}, VoteResult{kMaxNumber, false, 1},
+                              RequestVote{kMaxNumber, 2, 0, 0, true, false},
+                              InstallSnapshot{kMaxNumber, 1, 1, 1, {{1}, {2}}, {}},
+                              AppendEntries{kMaxNumber, 0, 0, 0, {}}};
+  for (const Message& message : messages)
+    EXPECT_TRUE(survives_a_leap(Bug::kNone, message)) << message.index();
+  EXPECT_FALSE(survives_a_leap(Bug::kAnyTermTaken, messages[0]));
+}
+
+// Votes of a term that nobody has asked for, answers that leave their kind open, and
+// acknowledgements of entries that do not exist.
+TEST(ErpcRaftMember, AnswersThatNoMemberGivesAreRefused) {
+  PYRDMA_NEED_LIBRAFT();
+  World world({});
+  ASSERT_TRUE(world.elect(0));
+  world.run(100 * kMillisecond);
+  const std::uint64_t term = world.member(0).term(), last = world.member(0).last_index();
+  const std::uint64_t refused = world.member(0).counters().refused;
+  for (const Message& message :
+       {Message(VoteResult{term + 2, true, 1}), Message(VoteResult{term + 1, true, 2}),
+        Message(VoteResult{term, true, 0}), Message(AppendResult{term, 0, last + 1})})
+    world.inject(1, 0, encode(message));
+  world.run(5 * kMillisecond);
+  EXPECT_EQ(world.member(0).counters().refused, refused + 4);
+  EXPECT_TRUE(world.member(0).leads());
+  EXPECT_EQ(world.member(0).term(), term);
+}
+
+// An entry of a deposed leader is cut off and comes again, from a third leader, while the first
+// leader's message with it is still under way.
+TEST(ErpcRaftMember, AnEntryMayBeCutOffAndComeAgain) {
+  PYRDMA_NEED_LIBRAFT();
+  World world({});
+  ASSERT_TRUE(world.elect(0));
+  world.run(100 * kMillisecond);
+  const std::uint64_t term = world.member(0).term(), last = world.member(0).last_index();
+  world.isolate(0);
+  KvCommand command;
+  command.operation = KvOperation::kPut;
+  command.client = command.sequence = 1;
+  const Bytes payload = encode(command), barrier(8);
+  const auto append = [&](NodeId from, std::uint64_t later, std::vector<EntryView> entries) {
+    world.inject(from, 0, encode(AppendEntries{term + later, last, term, last, entries}));
+  };
+  const auto round = [&](std::uint64_t later) {
+    append(1, later, {{term + later, EntryType::kBarrier, barrier}});
+    append(
+        2, later + 1,
+        {{term, EntryType::kCommand, payload}, {term + later + 1, EntryType::kBarrier, barrier}});
+  };
+  world.ask(0, payload, [](const KvAnswer&) {});
+  world.run(kMillisecond);
+  world.pause(0, true);
+  round(1);
+  world.run(50 * kMillisecond);  // the first leader's messages have failed
+  world.pause(0, false);
+  world.run(kMillisecond);
+  EXPECT_EQ(world.member(0).last_index(), last + 2);
+  round(3);
+  world.run(kMillisecond);
+  world.crash(0);
+  ASSERT_TRUE(world.restart(0)) << world.why();
+  EXPECT_EQ(world.member(0).last_index(), last + 2);
+  EXPECT_EQ(findings(world), "");
+}
+
 /// Puts `count` keys without waiting for one before the next; all are answered at the end.
 void put_many(World& world, NodeId leader, std::uint64_t count) {
   std::uint64_t answered = 0;

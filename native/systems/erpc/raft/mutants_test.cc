@@ -29,7 +29,7 @@ const Troubles kPower{Trouble::kPowerFailure, Trouble::kDisk, Trouble::kBlackout
 const Hunt kHunts[] = {
     {Bug::kVoteNotPersisted, 20, kRestarts},
     {Bug::kTermNotPersisted, 20, kRestarts},
-    {Bug::kTermForgotten, 40, kRestarts},
+    {Bug::kTermForgotten, 200, kRestarts},
     {Bug::kVoteBeforeTerm, 400, {Trouble::kDisk}},
     {Bug::kSpeaksBeforeStored, 100, {Trouble::kDisk}},
     {Bug::kAcknowledgedBeforeStored, 40, kRestarts},

@@ -12,7 +12,9 @@
 //   crash 1 (power failure); kill 1 (process); restart 1; wipe 1 (the disk is lost)
 //   pause 1; resume 1; clock 1 500 (per mille); disk 1 0.5 (share of failing requests)
 //   add 3 > done; role 3 voter > done; remove 3 > done; transfer 2
+//   lone 0 add 3               begins a change at member 0, whoever leads, and does not wait
 //   run 200                    milliseconds
+//   servers 0 3 (of the configuration of member 0)
 //   leads 1; leads none; equal (all states); branch name (was reached); seen 1 snapshots_installed
 #pragma once
 #include <charconv>
@@ -123,23 +125,24 @@ class Script {
       return "pending";
     return text_of(**answer, asked_get_);
   }
+  static Outcome begin_change(Member& member, const std::vector<std::string>& words,
+                              const std::function<void(Outcome)>& done) {
+    const auto node = static_cast<NodeId>(number(words[1]));
+    if (words[0] == "add") return member.add(node, done);
+    if (words[0] == "remove") return member.remove(node, done);
+    if (words[0] == "transfer") return member.transfer(node, done);
+    return member.assign(node,
+                         words[2] == "voter"     ? Role::kVoter
+                         : words[2] == "standby" ? Role::kStandby
+                                                 : Role::kSpare,
+                         done);
+  }
   std::string change(const std::vector<std::string>& words) {
     const auto leader = world_->leader();
     if (!leader) return "no leader";
-    Member& member = world_->member(*leader);
-    const auto node = static_cast<NodeId>(number(words[1]));
     auto ended = std::make_shared<std::optional<Outcome>>();
-    const auto done = [ended](Outcome outcome) { *ended = outcome; };
-    Outcome outcome = Outcome::kInvalid;
-    if (words[0] == "add") outcome = member.add(node, done);
-    if (words[0] == "remove") outcome = member.remove(node, done);
-    if (words[0] == "transfer") outcome = member.transfer(node, done);
-    if (words[0] == "role")
-      outcome = member.assign(node,
-                              words[2] == "voter"     ? Role::kVoter
-                              : words[2] == "standby" ? Role::kStandby
-                                                      : Role::kSpare,
-                              done);
+    Outcome outcome =
+        begin_change(world_->member(*leader), words, [ended](Outcome done) { *ended = done; });
     if (outcome == Outcome::kAccepted) {
       if (!world_->run_until([&] { return ended->has_value(); }, 8 * kSecond)) return "pending";
       outcome = **ended;
@@ -226,6 +229,9 @@ class Script {
       return who == words[1] ? "yes" : "!" + who + " leads";
     } else if (verb == "equal") {
       return equal();
+    } else if (verb == "servers") {
+      const std::size_t count = world.member(node(1)).servers().size();
+      return count == number(words[2]) ? "yes" : "!" + std::to_string(count);
     } else if (verb == "branch") {
       return world.branches().contains(words[1]) ? "yes" : "!not reached";
     } else if (verb == "seen") {
@@ -234,6 +240,8 @@ class Script {
       return world.member(node(1)).failure().empty() ? "!it runs" : "yes";
     } else if (verb == "add" || verb == "role" || verb == "remove" || verb == "transfer") {
       return change(words);
+    } else if (verb == "lone") {
+      begin_change(world.member(node(1)), {words.begin() + 2, words.end()}, [](Outcome) {});
     } else {
       return "!no such step";
     }

@@ -187,6 +187,123 @@ constexpr Case kCases[] = {
         run 300
         equal
      )"},
+    {"a_late_append_finds_a_compacted_log", Bug::kAppendsBeforeLog, R"(
+        # Libraft takes an append that begins before its log for one that begins at its log's end.
+        set group 3
+        set nodes 4
+        set threshold 4
+        set trailing 2
+        elect 0
+        7 put a 1 > version 1
+        7 put a 2 > version 2
+        record 0 3
+        add 3 > done
+        role 3 voter > done           # it gets the log from the first entry on
+        7 put a 3 > version 3
+        7 put a 4 > version 4
+        7 put a 5 > version 5
+        7 put a 6 > version 6
+        run 100
+        seen 3 compacted
+        replay 0 3
+        run 5
+        branch erpc/raft/append_before_log
+        7 put a 7 > version 7
+        run 100
+        equal
+     )"},
+    {"a_change_that_is_cut_off_is_forgotten", Bug::kConfigurationKept, R"(
+        set group 3
+        set nodes 4
+        elect 0
+        7 put a x > version 1
+        run 100
+        isolate 0
+        lone 0 add 3
+        run 20
+        kill 0
+        restart 0                     # with the change, which nobody else has
+        servers 0 4
+        elect 1
+        7 put a y > version 2
+        join 0
+        run 500
+        branch erpc/raft/truncated
+        servers 0 3
+        kill 3
+        equal
+     )"},
+    {"a_change_is_cut_off_behind_a_snapshot", Bug::kNone, R"(
+        # The committed configuration is in the snapshot alone.
+        set group 3
+        set nodes 4
+        set threshold 4
+        set trailing 2
+        elect 0
+        7 put a 1
+        7 put a 2
+        7 put a 3
+        7 put a 4
+        7 put a 5
+        7 put a 6
+        run 100
+        seen 0 compacted
+        isolate 0
+        lone 0 add 3
+        run 20
+        elect 1
+        7 put a 7 > version 7
+        join 0
+        run 500
+        branch erpc/raft/truncated
+        servers 0 3
+        kill 3
+        equal
+     )"},
+    {"a_leader_waits_before_it_changes_the_group", Bug::kChangesAtOnce, R"(
+        # Two changes without a common majority (D. Ongaro, 2015).
+        set group 4
+        set nodes 5
+        set pre_vote off
+        elect 0
+        7 put a w > version 1
+        add 4 > done
+        role 4 standby > done
+        7 put a x > version 2
+        run 200
+        cut 0 1
+        cut 0 2
+        cut 0 3
+        cut 1 4
+        lone 0 role 4 voter           # at 0 and 4
+        run 20
+        elect 1                       # by 2 and 3
+        kill 3                        # it gets nothing of the second term
+        cut 1 3
+        remove 0                      # by 1 and 2 of 1, 2 and 3
+        run 5
+        restart 3
+        run 50
+        kill 1
+        kill 2
+        heal
+        elect 0                       # by 3 and 4 of five
+        7 put b y
+        restart 1
+        restart 2
+        run 1000
+        equal
+     )"},
+    {"the_only_voter_takes_a_new_term", Bug::kSoleVoterKeepsTerm, R"(
+        set group 2
+        set nodes 3
+        elect 0
+        7 put a x > version 1
+        remove 0 > done
+        run 1000
+        leads 1
+        7 put a y > version 2
+     )"},
     {"a_log_is_compacted_and_restarted", Bug::kCompactedBeforeSnapshot, R"(
         set threshold 4
         set trailing 2

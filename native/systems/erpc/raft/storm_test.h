@@ -26,6 +26,7 @@ enum class Trouble : std::uint8_t {
   kTransfer,
   kHold,
   kBlackout,
+  kOldMessages,
   kCount,
 };
 using Troubles = std::set<Trouble>;
@@ -68,6 +69,7 @@ class Storm {
     for (const Trouble trouble : options.troubles) {
       if (options.troubles.size() <= 3 || rng_.uniform() < 0.5) active_.push_back(trouble);
     }
+    if (std::ranges::find(active_, Trouble::kOldMessages) != active_.end()) world_.keep_old();
     std::vector<NodeId> members;
     for (NodeId n = 0; n < options.nodes; ++n) members.push_back(n);
     for (std::uint64_t c = 0; c < kClients; ++c)
@@ -233,6 +235,12 @@ class Storm {
           const NodeId next = some_node();
           if (world_.up(next)) world_.crash(next);
           restart(next);
+        }
+        break;
+      case Trouble::kOldMessages:
+        for (std::uint64_t i = 0; i < 20; ++i) {
+          world_.deliver_old();
+          step(draw(20) * kMillisecond);
         }
         break;
       default:

@@ -17,6 +17,9 @@ namespace pyrdma::erpc::raft {
 
 /// Bounds of what a member accepts.
 inline constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 48;  // of an index or a term
+/// By how much a term may be ahead of the receiver's. A member that stands for election every
+/// millisecond, alone, needs 49 days for it.
+inline constexpr std::uint64_t kMaxTermLeap = std::uint64_t{1} << 32;
 inline constexpr std::size_t kMaxServers = 16;
 inline constexpr std::size_t kMaxEntries = 4096;       // in one message
 inline constexpr std::size_t kMaxPayload = 64 * 1024;  // bytes of one entry
@@ -52,7 +55,7 @@ struct RequestVote {
 struct VoteResult {
   std::uint64_t term = 0;
   bool granted = false;
-  std::uint8_t pre_vote = 0;  // 0 unknown, 1 no, 2 yes
+  std::uint8_t pre_vote = 0;  // 0 unknown, 1 yes, 2 no
 };
 struct InstallSnapshot {
   std::uint64_t term = 0, last_index = 0, last_term = 0, servers_index = 0;

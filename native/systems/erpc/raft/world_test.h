@@ -80,6 +80,13 @@ class World {
     for (const Bytes& bytes : recorded_[{from, to}])
       later(now_ + options_.delay, [this, from, to, bytes] { inject(from, to, bytes); });
   }
+  /// Keeps some of all further messages; deliver_old() sends one of them again, of whatever age.
+  void keep_old() { keeps_old_ = true; }
+  void deliver_old() {
+    if (old_.empty()) return;
+    const Old& chosen = old_[rng_.below(old_.size())];
+    later(now_ + some_delay(), [this, chosen] { inject(chosen.from, chosen.to, chosen.bytes); });
+  }
   /// Only this member's requests for votes pass.
   void let_stand(std::optional<NodeId> candidate) { candidate_ = candidate; }
   bool elect(NodeId n);
@@ -164,6 +171,13 @@ class World {
   std::set<std::pair<NodeId, NodeId>> blocked_;
   std::map<std::pair<NodeId, NodeId>, std::vector<std::function<void()>>> held_;
   std::map<std::pair<NodeId, NodeId>, std::vector<Bytes>> recorded_;
+  struct Old {
+    NodeId from, to;
+    Bytes bytes;
+  };
+  static constexpr std::size_t kMostOld = 256;
+  bool keeps_old_ = false;
+  std::vector<Old> old_;
   std::optional<NodeId> candidate_;
   Time now_ = kMillisecond;
   std::string why_;
@@ -325,6 +339,10 @@ inline void World::post(NodeId from, NodeId to, Bytes bytes, std::function<void(
   if (on_send) on_send(from, to, bytes);
   if (const auto copies = recorded_.find({from, to}); copies != recorded_.end())
     copies->second.push_back(bytes);
+  if (keeps_old_ && old_.size() < kMostOld)
+    old_.push_back({from, to, bytes});
+  else if (keeps_old_ && rng_.below(8) == 0)
+    old_[rng_.below(kMostOld)] = {from, to, bytes};
   const bool asks_vote = bytes.size() > 1 && bytes[1] == std::byte{3};
   const bool lost = to >= nodes() || blocked_.contains({from, to}) ||
                     (asks_vote && candidate_ && *candidate_ != from) ||

@@ -150,6 +150,12 @@ void LibraftMember::append(struct raft_io_append* request, const struct raft_ent
   work.entries = entries;
   work.count = count;
   work_.push_back(std::move(work));
+  for (unsigned i = 0; i < count; ++i) {
+    configuration_moved_ = configuration_moved_ || entries[i].type == RAFT_CHANGE;
+    // The library leaves the bytes of its barrier as they were in memory.
+    if (entries[i].type == RAFT_BARRIER && led_)
+      std::memset(entries[i].buf.base, 0, entries[i].buf.len);
+  }
   if (options_.observer == nullptr) return;
   // The library's log already ends with these entries.
   const std::uint64_t first = lib_.last_index(&raft_) - count + 1;
@@ -164,6 +170,7 @@ void LibraftMember::append(struct raft_io_append* request, const struct raft_ent
 void LibraftMember::truncate(std::uint64_t from) {
   env_.reached("erpc/raft/truncated");
   watch_role();
+  log_cut_ = true;
   Work work(Work::Kind::kTruncate);
   work.from = from;
   work_.push_back(std::move(work));
@@ -181,6 +188,13 @@ void LibraftMember::put_snapshot(unsigned trailing, struct raft_io_snapshot_put*
   work.snapshot.term = options_.bugs.snapshot_term(snapshot.term, raft_.current_term);
   work.snapshot.servers = servers_of(snapshot.configuration);
   work.snapshot.servers_index = snapshot.configuration_index;
+  if (trailing == 0) {
+    log_cut_ = true;
+  } else if (options_.bugs.reads_configuration()) {
+    auto [at, servers] = configuration_at(snapshot.index);
+    work.snapshot.servers = std::move(servers);
+    work.snapshot.servers_index = at;
+  }
   for (unsigned i = 0; i < snapshot.n_bufs; ++i) {
     const auto* first = static_cast<const std::byte*>(snapshot.bufs[i].base);
     work.snapshot.data.insert(work.snapshot.data.end(), first, first + snapshot.bufs[i].len);

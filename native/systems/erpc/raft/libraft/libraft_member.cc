@@ -161,6 +161,7 @@ void LibraftMember::fail(std::string why) {
 void LibraftMember::watch_role() {
   const bool leads = lib_.state(&raft_) == RAFT_LEADER;
   if (leads && (!led_ || led_term_ != raft_.current_term)) {
+    if (!led_) take_new_term();
     led_term_ = raft_.current_term;
     ++counters_.elections_won;
     heard_.clear();
@@ -169,6 +170,18 @@ void LibraftMember::watch_role() {
     options_.observer->follows(env_.node());
   }
   led_ = leads;
+}
+
+// Libraft makes the only voter a leader of the present term, which another member may have led
+// before it was removed.
+void LibraftMember::take_new_term() {
+  const Servers servers = servers_of(raft_.configuration);
+  if (std::ranges::count(servers, Role::kVoter, &Server::role) != 1 ||
+      !options_.bugs.sole_voter_takes_term())
+    return;
+  state_dirty_ = true;
+  term_to_store_ = ++raft_.current_term;
+  vote_to_store_ = raft_.voted_for = self();
 }
 
 void LibraftMember::watch() {

@@ -109,6 +109,7 @@ class LibraftMember final : public Member {
   void fail(std::string why);
   void watch();
   void watch_role();
+  void take_new_term();
   bool majority(const std::function<bool(std::uint64_t id)>& agrees) const;
 
   // io.cc: what the library asks for
@@ -129,12 +130,32 @@ class LibraftMember final : public Member {
   Servers servers_of(const struct raft_configuration& configuration) const;
   void fill_servers(struct raft_configuration& configuration, const Servers& servers) const;
   Bytes encode_message(const struct raft_message& m);
-  void deliver(NodeId from, ByteView bytes);
-  bool may_come(NodeId from, const Message& message) const;
-  bool may_append(const AppendEntries& m) const;
-  void note(NodeId from, const Message& message);
   void pass_on(NodeId from, Message& message);
+
+  // admission.cc: what the library sees
   std::uint64_t term_of(std::uint64_t index) const;
+  bool contradicts(std::uint64_t index, std::uint64_t term) const;
+  bool may_append(const AppendEntries& m) const;
+  bool may_vote(const VoteResult& m) const;
+  bool may_ask(NodeId from, const RequestVote& m) const;
+  bool may_acknowledge(const AppendResult& m) const;
+  bool may_come(NodeId from, const Message& message) const;
+  void rebase(AppendEntries& m) const;
+  void note(NodeId from, const Message& message);
+  void deliver(NodeId from, ByteView bytes);
+
+  // configuration.cc
+  struct Configuration {
+    std::uint64_t index = 0;  // of its entry
+    Servers servers;
+  };
+  const struct raft_entry* entry_of(std::uint64_t index) const;
+  /// Returns the last configuration among the entries up to `index`.
+  Configuration configuration_at(std::uint64_t index) const;
+  void forget_uncommitted(const AppendEntries& m);
+  void read_configuration();
+  void settle();
+  bool may_change() const;
 
   // turn.cc
   bool flush();
@@ -178,6 +199,8 @@ class LibraftMember final : public Member {
   std::vector<Get> gets_;
   std::vector<std::unique_ptr<Request>> finished_;
   bool state_dirty_ = false;
+  bool log_cut_ = false;             // since the last settle()
+  bool configuration_moved_ = true;  // the log may hold another one than the library
   std::uint64_t term_to_store_ = 0, vote_to_store_ = 0;
   bool unsynced_ = false;  // a deliberate bug has put the sync off
 

@@ -1,13 +1,10 @@
-// Between the structures of the library and the wire, and what a message must satisfy beyond its
-// form before the library sees it.
+// Between the structures of the library and the wire.
 #include "systems/erpc/raft/libraft/libraft_member.h"
 
 #ifdef PYRDMA_LIBRAFT
 
 #include <algorithm>
 #include <cstring>
-
-#include "systems/erpc/scopes.h"
 
 namespace pyrdma::erpc::raft {
 
@@ -90,83 +87,6 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
       return encode(TimeoutNow{t.term, t.last_log_index, t.last_log_term});
     }
   }
-}
-
-std::uint64_t LibraftMember::term_of(std::uint64_t index) const {
-  const struct raft_log& log = raft_.log;
-  if (index == log.snapshot.last_index) return log.snapshot.last_term;
-  if (index <= log.offset || index > lib_.last_index(raft())) return 0;
-  return log.entries[(log.front + index - log.offset - 1) % log.size].term;
-}
-
-// The library stops the whole member when it meets a contradiction to what is committed.
-bool LibraftMember::may_append(const AppendEntries& m) const {
-  const auto contradicts = [&](std::uint64_t index, std::uint64_t term) {
-    const std::uint64_t known = term_of(index);
-    return index <= raft_.commit_index && known != 0 && known != term;
-  };
-  if (contradicts(m.previous_index, m.previous_term)) return false;
-  for (std::size_t i = 0; i < m.entries.size(); ++i) {
-    if (contradicts(m.previous_index + 1 + i, m.entries[i].term)) return false;
-  }
-  return true;
-}
-
-bool LibraftMember::may_come(NodeId from, const Message& message) const {
-  const bool leads_term = lib_.state(raft()) == RAFT_LEADER;
-  const auto of_other_leader = [&](std::uint64_t term) {
-    return leads_term && term == raft_.current_term;
-  };
-  if (from == env_.node()) return false;
-  if (const auto* vote = std::get_if<RequestVote>(&message))
-    return vote->candidate == std::uint64_t{from} + 1;
-  if (const auto* append = std::get_if<AppendEntries>(&message))
-    return !of_other_leader(append->term) && may_append(*append);
-  if (const auto* install = std::get_if<InstallSnapshot>(&message))
-    return !of_other_leader(install->term);
-  return true;
-}
-
-// What the seam itself learns from a message.
-void LibraftMember::note(NodeId from, const Message& message) {
-  if (const auto* append = std::get_if<AppendEntries>(&message)) {
-    if (append->term < raft_.current_term) return;
-    if (compared_term_ != append->term) compared_ = 0;
-    compared_term_ = append->term;
-    const std::uint64_t reached = append->previous_index + append->entries.size();
-    if (append->previous_index == 0 || term_of(append->previous_index) == append->previous_term)
-      compared_ = std::max(compared_, reached);
-    if (options_.bugs.truncates_after_match() && !append->entries.empty() &&
-        term_of(reached) == append->entries.back().term && reached < last_index()) {
-      Work work(Work::Kind::kTruncate);
-      work.from = reached + 1;
-      work_.push_back(std::move(work));
-    }
-  } else if (const auto* install = std::get_if<InstallSnapshot>(&message)) {
-    if (install->term < raft_.current_term) return;
-    if (compared_term_ != install->term) compared_ = 0;
-    compared_term_ = install->term;
-    compared_ = std::max(compared_, install->last_index);
-  } else if (const auto* result = std::get_if<AppendResult>(&message)) {
-    if (result->term == raft_.current_term && led_) heard_[std::uint64_t{from} + 1] = now_;
-  }
-}
-
-void LibraftMember::deliver(NodeId from, ByteView bytes) {
-  Scope step(env_, scope::raft_receive);
-  auto message = decode(bytes);
-  if (!message) {
-    ++counters_.malformed;
-    return;
-  }
-  if (!may_come(from, *message)) {
-    ++counters_.refused;
-    env_.reached("erpc/raft/refused");
-    return;
-  }
-  note(from, *message);
-  pass_on(from, *message);
-  watch();
 }
 
 // Fills a message of the library. The library frees entries, servers and data.

@@ -101,6 +101,7 @@ void LibraftMember::change_ended(struct raft_change* change, int status) {
 
 Outcome LibraftMember::add(NodeId node, std::function<void(Outcome)> done) {
   if (!leads()) return Outcome::kNotLeader;
+  if (!may_change()) return Outcome::kBusy;
   auto request = make_request(std::move(done));
   const std::uint64_t id = std::uint64_t{node} + 1;
   if (raft_.configuration.n >= kMaxServers) return Outcome::kInvalid;
@@ -111,6 +112,7 @@ Outcome LibraftMember::add(NodeId node, std::function<void(Outcome)> done) {
 
 Outcome LibraftMember::assign(NodeId node, Role role, std::function<void(Outcome)> done) {
   if (!leads()) return Outcome::kNotLeader;
+  if (!may_change()) return Outcome::kBusy;
   auto request = make_request(std::move(done));
   request->change.data = request.get();
   const int status = lib_.assign(&raft_, &request->change, std::uint64_t{node} + 1,
@@ -120,6 +122,7 @@ Outcome LibraftMember::assign(NodeId node, Role role, std::function<void(Outcome
 
 Outcome LibraftMember::remove(NodeId node, std::function<void(Outcome)> done) {
   if (!leads()) return Outcome::kNotLeader;
+  if (!may_change()) return Outcome::kBusy;
   auto request = make_request(std::move(done));
   request->change.data = request.get();
   const int status = lib_.remove(&raft_, &request->change, std::uint64_t{node} + 1, &change_ended);

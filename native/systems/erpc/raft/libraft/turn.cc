@@ -47,6 +47,7 @@ void LibraftMember::turn(Time now) {
       inbox.swap(inbox_);
       for (const auto& [from, bytes] : inbox) {
         deliver(from, bytes);
+        settle();
       }
       finish_sends();
       if (now_ >= next_tick_) {
@@ -57,6 +58,7 @@ void LibraftMember::turn(Time now) {
       do {
         begin_term();
       } while (flush());
+      read_configuration();
       if (lib_.state(&raft_) == RAFT_UNAVAILABLE)
         fail(std::string("libraft has given up: ") + lib_.errmsg(&raft_));
     } catch (const Error& error) {
