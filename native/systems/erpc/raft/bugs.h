@@ -26,6 +26,9 @@ enum class Bug : std::uint8_t {
   kMatchingAppendTruncates,
   kTruncationForgotten,
   kCompactedBeforeSnapshot,
+  kReadBackTrusted,
+  kDamageEndsLog,
+  kOlderSlotTaken,
   kSnapshotTermUnchecked,
   kVoteIgnoresLog,
   kCommitsByCounting,
@@ -46,21 +49,36 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs after kNone, for `--mutation`.
-inline constexpr std::array<std::string_view, 27> kBugNames{
-    "vote_not_persisted",       "term_not_persisted",
-    "term_forgotten",           "vote_before_term",
-    "speaks_before_stored",     "acknowledged_before_stored",
-    "failed_append_kept",       "matching_append_truncates",
-    "truncation_forgotten",     "compacted_before_snapshot",
-    "snapshot_term_unchecked",  "vote_ignores_log",
-    "commits_by_counting",      "acknowledges_leftovers",
-    "pre_vote_hides_term",      "appends_before_log",
-    "commits_beyond_append",    "votes_for_heir_again",
-    "any_term_taken",           "configuration_kept",
-    "changes_at_once",          "sole_voter_keeps_term",
-    "read_without_quorum",      "lease_on_skewed_clock",
-    "sessions_not_in_snapshot", "runs_again",
-    "renumbers_retry"};
+inline constexpr std::array<std::string_view, 30> kBugNames{"vote_not_persisted",
+                                                            "term_not_persisted",
+                                                            "term_forgotten",
+                                                            "vote_before_term",
+                                                            "speaks_before_stored",
+                                                            "acknowledged_before_stored",
+                                                            "failed_append_kept",
+                                                            "matching_append_truncates",
+                                                            "truncation_forgotten",
+                                                            "compacted_before_snapshot",
+                                                            "read_back_trusted",
+                                                            "damage_ends_log",
+                                                            "older_slot_taken",
+                                                            "snapshot_term_unchecked",
+                                                            "vote_ignores_log",
+                                                            "commits_by_counting",
+                                                            "acknowledges_leftovers",
+                                                            "pre_vote_hides_term",
+                                                            "appends_before_log",
+                                                            "commits_beyond_append",
+                                                            "votes_for_heir_again",
+                                                            "any_term_taken",
+                                                            "configuration_kept",
+                                                            "changes_at_once",
+                                                            "sole_voter_keeps_term",
+                                                            "read_without_quorum",
+                                                            "lease_on_skewed_clock",
+                                                            "sessions_not_in_snapshot",
+                                                            "runs_again",
+                                                            "renumbers_retry"};
 
 class Bugs {
  public:
@@ -93,6 +111,12 @@ class Bugs {
   bool ends_after_failed_append() const { return !is(Bug::kFailedAppendKept); }
   bool writes_truncation() const { return !is(Bug::kTruncationForgotten); }
   bool truncates_after_match() const { return is(Bug::kMatchingAppendTruncates); }
+  /// Correct: what a start reads back is written again before the member relies on it.
+  bool writes_again() const { return !is(Bug::kReadBackTrusted); }
+  /// Correct: only what was never written ends a log; damage is refused.
+  bool ends_log_at_damage() const { return is(Bug::kDamageEndsLog); }
+  /// Correct: a damaged slot is refused, since it may be the newer one.
+  bool takes_older_slot() const { return is(Bug::kOlderSlotTaken); }
   bool syncs_snapshot_first() const { return !is(Bug::kCompactedBeforeSnapshot); }
   /// Correct: the term of the snapshot's last entry.
   std::uint64_t snapshot_term(std::uint64_t correct, std::uint64_t current) const {

@@ -16,8 +16,9 @@ struct EntryMark {
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// The member has loaded its state: the durable term and vote, the position of its snapshot (0
-  /// for none), and the entries of its log, which may begin before the end of the snapshot.
+  /// The member has loaded its state, all of which is durable now: the term and vote, the position
+  /// of its snapshot (0 for none), and the entries of its log, which may begin before the end of
+  /// the snapshot.
   virtual void started(NodeId member, std::uint64_t term, std::uint64_t vote,
                        std::uint64_t snapshot_index, std::uint64_t snapshot_term,
                        std::span<const EntryMark> log) = 0;

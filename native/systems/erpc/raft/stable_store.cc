@@ -11,26 +11,13 @@ namespace pyrdma::erpc::raft {
 namespace {
 
 constexpr std::uint64_t kSlotDistance = 4096;  // a torn write of one slot leaves the other
-constexpr std::size_t kSlotBytes = 40;
+constexpr std::size_t kSlotBytes = 48;
 constexpr std::uint32_t kRecordMagic = 0x43525250;  // "PRRC"
-constexpr std::size_t kRecordHeader = 40;
-constexpr const char* kRemedy = "; remove the member from the group and add it again";
+constexpr std::uint64_t kStateMagic = 0x54535250;   // "PRST"
+constexpr std::size_t kRecordHeader = 32;
 constexpr std::uint8_t kTruncation = 4, kSnapshotRecord = 5;
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
-
-// The checksum of a record covers the one before it. So a record that an earlier run has left
-// behind a torn one is not taken for a follower of the record that later took the torn one's place.
-std::uint64_t record_head(std::uint32_t type, std::uint64_t index, std::uint64_t term,
-                          std::uint64_t chain) {
-  return mix64(index ^ mix64(term ^ mix64(type ^ chain)));
-}
-
-Bytes read_all(File& file) {
-  Bytes bytes(file.size());
-  bytes.resize(file.read(0, bytes));
-  return bytes;
-}
 
 Bytes snapshot_payload(const StoredSnapshot& snapshot) {
   Bytes payload;
@@ -71,6 +58,10 @@ std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t ter
 StableStore::StableStore(Env& env, Durability durability, Bugs bugs)
     : env_(env), durability_(durability), bugs_(bugs) {}
 
+std::string StableStore::state_name() const {
+  return "raft." + std::to_string(env_.node()) + ".state";
+}
+
 std::string StableStore::log_name(std::uint64_t number) const {
   return "raft." + std::to_string(env_.node()) + ".log." + std::to_string(number);
 }
@@ -86,11 +77,7 @@ std::uint64_t StableStore::term_at(std::uint64_t index) const {
 
 StoredEntry StableStore::read(std::uint64_t index) const {
   const Position& at = log_.at(index - first_);
-  StoredEntry entry{at.term, at.type, Bytes(at.size)};
-  if (log_file_->read(at.offset, entry.payload) != at.size)
-    throw Error(ErrorCode::kUnavailable, "raft: entry " + std::to_string(index) + " of " +
-                                             log_name(log_number_) + " is cut off");
-  return entry;
+  return {at.term, at.type, log_file_->read(at.offset, at.size)};
 }
 
 std::vector<EntryMark> StableStore::marks() const {
@@ -104,50 +91,81 @@ std::vector<EntryMark> StableStore::marks() const {
 
 void StableStore::load() {
   if (!on_disk()) return;
-  load_state();
-  load_log();
+  const std::uint64_t durable = load_state();
+  load_log(durable);
+  // The term is durable before the first entry is appended.
+  if (slots_written_ == 0 && log_file_->sectors() != 0)
+    refuse_state("no slot is there, and the log has entries");
+  // After a failed sync the newest slot may be in the memory of the system alone.
+  if (slots_written_ != 0 && bugs_.writes_again()) put_slot();
+  // A crash may have left the old log. It goes only now: until here an older slot may name it.
+  if (log_number_ == 0 || !env_.storage().exists(log_name(log_number_ - 1))) return;
+  env_.storage().remove(log_name(log_number_ - 1));
+  env_.storage().sync();
 }
 
-void StableStore::load_state() {
+void StableStore::refuse_state(const std::string& what) const {
+  throw Error(ErrorCode::kUnavailable, "raft: " + state_name() + ": " + what + kStoreRemedy);
+}
+
+// A slot lies in one sector. So a crash leaves its old content or its new one, and zeros before the
+// first. Slots take turns, so their counts are neighbours. A slot that is anything else is damaged,
+// and it may have been the newer one. Returns the durable sectors of the log.
+std::uint64_t StableStore::load_state() {
   Storage& storage = env_.storage();
-  state_file_ = storage.open("raft." + std::to_string(env_.node()) + ".state");
+  state_file_ = storage.open(state_name());
   storage.sync();
-  const Bytes bytes = read_all(*state_file_);
+  std::uint64_t counts[2] = {}, durable = 0;
   for (std::uint64_t slot = 0; slot < 2; ++slot) {
-    if (bytes.size() < slot * kSlotDistance + kSlotBytes) break;
-    const ByteView fields = ByteView(bytes).subspan(slot * kSlotDistance, kSlotBytes);
+    const std::uint64_t at = slot * kSlotDistance;
+    Bytes fields(kSlotBytes);
+    state_file_->read(at, fields);
     ByteReader in(fields);
     const auto count = in.get<std::uint64_t>();
     const auto term = in.get<std::uint64_t>();
     const auto vote = in.get<std::uint64_t>();
     const auto log_number = in.get<std::uint64_t>();
-    if (in.get<std::uint64_t>() != checksum(fields.first(32), kRecordMagic)) continue;
+    const auto sectors = in.get<std::uint64_t>();
+    const auto sum = in.get<std::uint64_t>();
+    if (std::ranges::all_of(fields, [](std::byte byte) { return byte == std::byte{0}; })) continue;
+    if (sum != checksum(ByteView(fields).first(kSlotBytes - sizeof sum), kStateMagic) ||
+        count % 2 != slot) {
+      if (bugs_.takes_older_slot()) continue;
+      refuse_state("the slot at byte " + std::to_string(at) + " is damaged");
+    }
+    counts[slot] = count;
     if (count <= slots_written_) continue;
     slots_written_ = count;
     term_ = written_term_ = term;
     vote_ = written_vote_ = vote;
     log_number_ = log_number;
+    durable = sectors;
   }
-  // The first slot alone may be torn: then nothing has been acknowledged.
-  if (slots_written_ == 0 && bytes.size() > kSlotDistance)
-    throw Error(ErrorCode::kUnavailable, "raft: both slots of the state file of node " +
-                                             std::to_string(env_.node()) + " are damaged" +
-                                             kRemedy);
+  const std::uint64_t older = std::min(counts[0], counts[1]);
+  if (older + 1 < slots_written_ && !bugs_.takes_older_slot())
+    refuse_state("slot " + std::to_string(slots_written_) + " is there, and slot " +
+                 std::to_string(slots_written_ - 1) + " is not");
+  return durable;
 }
 
 void StableStore::write_slot(std::uint64_t term, std::uint64_t vote) {
   ++slots_written_;
+  written_term_ = term;
+  written_vote_ = vote;
+  put_slot();
+}
+
+void StableStore::put_slot() {
   Bytes slot;
   ByteWriter out(slot);
   out.put(slots_written_);
-  out.put(term);
-  out.put(vote);
+  out.put(written_term_);
+  out.put(written_vote_);
   out.put(log_number_);
-  out.put(checksum(slot, kRecordMagic));
+  out.put(log_file_->sectors());
+  out.put(checksum(slot, kStateMagic));
   state_file_->write(slots_written_ % 2 * kSlotDistance, slot);
   state_file_->sync();
-  written_term_ = term;
-  written_vote_ = vote;
 }
 
 void StableStore::write_state(std::uint64_t term, std::uint64_t vote) {
@@ -160,20 +178,18 @@ void StableStore::write_state(std::uint64_t term, std::uint64_t vote) {
 
 void StableStore::record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
                          ByteView payload) {
-  chain_ = checksum(payload, record_head(type, index, term, chain_));
   ByteWriter fields(out);
   fields.put(kRecordMagic);
   fields.put(static_cast<std::uint32_t>(type));
   fields.put(index);
   fields.put(term);
   fields.put(static_cast<std::uint64_t>(payload.size()));
-  fields.put(chain_);
   fields.put(payload);
   fields.align();
 }
 
 void StableStore::append(const EntryView& entry) {
-  const std::uint64_t offset = end_ + buffer_.size() + kRecordHeader;
+  const std::uint64_t offset = (on_disk() ? log_file_->end() : 0) + buffer_.size() + kRecordHeader;
   log_.push_back(
       {entry.term, offset, static_cast<std::uint32_t>(entry.payload.size()), entry.type});
   if (on_disk())
@@ -191,11 +207,8 @@ void StableStore::truncate(std::uint64_t from) {
 
 void StableStore::sync() {
   if (!on_disk() || buffer_.empty()) return;
-  Bytes records;
-  records.swap(buffer_);
-  log_file_->write(end_, records);
-  end_ += records.size();
-  log_file_->sync();
+  log_file_->append(buffer_);
+  buffer_.clear();
 }
 
 void StableStore::put_snapshot(StoredSnapshot snapshot, std::uint64_t trailing) {
@@ -209,7 +222,6 @@ void StableStore::put_snapshot(StoredSnapshot snapshot, std::uint64_t trailing) 
   std::deque<Position> log;
   if (on_disk()) {
     const std::uint64_t before = log_number_++;
-    chain_ = log_number_;
     Bytes records;
     record(records, kSnapshotRecord, snapshot.index, snapshot.term, snapshot_payload(snapshot));
     for (std::uint64_t i = first; trailing != 0 && i <= last; ++i) {
@@ -220,13 +232,11 @@ void StableStore::put_snapshot(StoredSnapshot snapshot, std::uint64_t trailing) 
     }
     Storage& storage = env_.storage();
     storage.remove(log_name(log_number_));  // a crash may have left it
-    auto file = storage.open(log_name(log_number_));
-    file->write(0, records);
-    if (bugs_.syncs_snapshot_first()) file->sync();
+    auto file = std::make_unique<SectorLog>(storage, log_name(log_number_), log_number_, bugs_);
+    file->append(records, bugs_.syncs_snapshot_first());
     storage.sync();
-    write_slot(written_term_, written_vote_);
     log_file_ = std::move(file);
-    end_ = records.size();
+    write_slot(written_term_, written_vote_);
     storage.remove(log_name(before));
     storage.sync();
   } else if (trailing != 0) {
@@ -259,36 +269,37 @@ bool StableStore::take_record(std::uint8_t type, std::uint64_t index, std::uint6
   return true;
 }
 
-void StableStore::load_log() {
+void StableStore::load_log(std::uint64_t durable) {
   Storage& storage = env_.storage();
-  log_file_ = storage.open(log_name(log_number_));
+  log_file_ = std::make_unique<SectorLog>(storage, log_name(log_number_), log_number_, bugs_);
   storage.sync();
-  const Bytes bytes = read_all(*log_file_);
-  chain_ = log_number_;
-  while (end_ + kRecordHeader <= bytes.size()) {
-    ByteReader in(ByteView(bytes).subspan(end_));
+  const Bytes bytes = log_file_->load(durable);
+  if (log_file_->was_torn()) env_.reached("erpc/raft/torn_log");
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    ByteReader in(ByteView(bytes).subspan(at));
     const auto magic = in.get<std::uint32_t>();
+    if (magic == 0) {  // behind the end of a batch
+      at = (at / SectorLog::kRoom + 1) * SectorLog::kRoom;
+      continue;
+    }
     const auto type = in.get<std::uint32_t>();
     const auto index = in.get<std::uint64_t>();
     const auto term = in.get<std::uint64_t>();
     const auto size = in.get<std::uint64_t>();
-    const auto sum = in.get<std::uint64_t>();
-    if (magic != kRecordMagic || size > in.left() || index == 0 || index > kMaxNumber) break;
-    const ByteView payload = in.bytes(size);
-    if (sum != checksum(payload, record_head(type, index, term, chain_))) break;
-    if (type > kSnapshotRecord ||
-        !take_record(static_cast<std::uint8_t>(type), index, term, payload, end_ + kRecordHeader))
+    const ByteView payload = in.bytes(std::min<std::uint64_t>(size, in.left()));
+    if (magic != kRecordMagic || payload.size() != size || !in.ok() || index == 0 ||
+        index > kMaxNumber || type > kSnapshotRecord ||
+        !take_record(static_cast<std::uint8_t>(type), index, term, payload, at + kRecordHeader))
       throw Error(ErrorCode::kUnavailable, "raft: in " + log_name(log_number_) +
                                                ", the record of entry " + std::to_string(index) +
                                                " cannot follow entry " +
-                                               std::to_string(last_index()) + kRemedy);
-    chain_ = sum;
-    end_ += kRecordHeader + padded(size);
+                                               std::to_string(last_index()) + kStoreRemedy);
+    at += kRecordHeader + padded(size);
   }
-  if (end_ < bytes.size()) env_.reached("erpc/raft/torn_log");
   if (log_number_ > 0 && snapshot_ == nullptr)
-    throw Error(ErrorCode::kUnavailable,
-                "raft: " + log_name(log_number_) + " does not begin with its snapshot" + kRemedy);
+    throw Error(ErrorCode::kUnavailable, "raft: " + log_name(log_number_) +
+                                             " does not begin with its snapshot" + kStoreRemedy);
 }
 
 }  // namespace pyrdma::erpc::raft

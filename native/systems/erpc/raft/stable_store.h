@@ -1,11 +1,13 @@
 // StableStore keeps what a member must not forget: its term and vote, its log, its snapshot.
 //
 // On disk there are two files. `raft.<node>.state` holds two slots, in sectors of their own, which
-// take turns; a slot holds the term, the vote and the number of the log file with a checksum, so
-// that a torn write leaves the slot before it. `raft.<node>.log.<number>` holds records: at most
-// one snapshot (the first), entries, and truncations. A snapshot begins a new file, which replaces
-// the old one when it is durable. A record that is torn ends the log; nothing behind it has been
-// acknowledged.
+// take turns; a slot holds the term, the vote, the number of the log file and how much of that is
+// durable, with a checksum, so that a crash leaves one of them. `raft.<node>.log.<number>` is a
+// SectorLog of records: at most one snapshot (the first), entries, and truncations. A snapshot
+// begins a new file, which replaces the old one when it is durable.
+//
+// What load() returns is durable, and is all that was acknowledged. A file that does not show that
+// is refused (sector_log.h).
 //
 // In memory (Durability::kMemory) nothing is written; only the positions and the snapshot are kept.
 // The paper's replicas are of this kind (section 7.1).
@@ -24,6 +26,7 @@
 #include "systems/erpc/raft/bugs.h"
 #include "systems/erpc/raft/member_options.h"
 #include "systems/erpc/raft/observer.h"
+#include "systems/erpc/raft/sector_log.h"
 #include "systems/erpc/raft/wire.h"
 
 namespace pyrdma::erpc::raft {
@@ -74,17 +77,20 @@ class StableStore {
 
  private:
   struct Position {
-    std::uint64_t term = 0, offset = 0;
+    std::uint64_t term = 0, offset = 0;  // the offset is that of the payload, in the stream
     std::uint32_t size = 0;
     EntryType type = EntryType::kCommand;
   };
   bool on_disk() const { return durability_ == Durability::kDisk; }
+  std::string state_name() const;
   std::string log_name(std::uint64_t number) const;
-  void record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
-              ByteView payload);
+  static void record(Bytes& out, std::uint8_t type, std::uint64_t index, std::uint64_t term,
+                     ByteView payload);
   void write_slot(std::uint64_t term, std::uint64_t vote);
-  void load_state();
-  void load_log();
+  void put_slot();
+  std::uint64_t load_state();
+  [[noreturn]] void refuse_state(const std::string& what) const;
+  void load_log(std::uint64_t durable);
   bool take_record(std::uint8_t type, std::uint64_t index, std::uint64_t term, ByteView payload,
                    std::uint64_t offset);
   void cut(std::uint64_t from);
@@ -96,9 +102,8 @@ class StableStore {
   std::uint64_t written_term_ = 0, written_vote_ = 0;
   std::uint64_t slots_written_ = 0;  // the count in the newest slot
   std::uint64_t log_number_ = 0;
-  std::unique_ptr<File> state_file_, log_file_;
-  std::uint64_t end_ = 0;    // of the log file
-  std::uint64_t chain_ = 0;  // checksum of its last record
+  std::unique_ptr<File> state_file_;
+  std::unique_ptr<SectorLog> log_file_;
   std::uint64_t first_ = 1;
   std::deque<Position> log_;  // [i] is entry first_ + i
   std::shared_ptr<const StoredSnapshot> snapshot_;

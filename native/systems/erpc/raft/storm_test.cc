@@ -44,7 +44,7 @@ TEST(ErpcRaftStormSim, NoSeedBreaksAProperty) {
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
   for (const char* branch :
        {"leftover_not_acknowledged", "member_failed", "repeated_put", "snapshot_installed",
-        "snapshot_taken", "torn_log", "truncated", "refused"})
+        "snapshot_taken", "truncated", "refused"})
     EXPECT_GE(count_of(all, branch), 5u) << branch;
 }
 

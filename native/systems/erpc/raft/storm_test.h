@@ -27,6 +27,7 @@ enum class Trouble : std::uint8_t {
   kHold,
   kBlackout,
   kOldMessages,
+  kFlood,
   kCount,
 };
 using Troubles = std::set<Trouble>;
@@ -243,9 +244,27 @@ class Storm {
           step(draw(20) * kMillisecond);
         }
         break;
+      case Trouble::kFlood:
+        flood();
+        break;
       default:
         break;
     }
+  }
+  /// Many puts at once, so that a batch of the log fills several sectors.
+  void flood() {
+    const auto leader = world_.leader();
+    if (!leader) return;
+    KvCommand command;
+    command.operation = KvOperation::kPut;
+    command.client = 50;
+    command.key = key_of(kKeys);
+    command.value = Value::of(Bytes(kMaxValue, std::byte{1}));
+    for (int i = 0; i < 30; ++i) {
+      command.sequence = ++flooded_;
+      world_.ask(*leader, encode(command), [](const KvAnswer&) {});
+    }
+    puts_ += 30;
   }
   void restart(NodeId n) {
     ++report_.restarts;
@@ -258,7 +277,7 @@ class Storm {
       if (!world_.up(n) || world_.member(n).failure().empty()) continue;
       if (!world_.member(n).failure().starts_with("the storage"))
         found("member " + std::to_string(n) + ": " + world_.member(n).failure());
-      world_.crash(n);
+      world_.crash(n, rng_.below(2) == 0);
     }
   }
 
@@ -284,7 +303,7 @@ class Storm {
     }
     if (!report_.findings.empty()) return;
     std::uint64_t versions = 0;
-    for (std::uint64_t key = 0; key < kKeys; ++key)
+    for (std::uint64_t key = 0; key <= kKeys; ++key)
       versions += world_.state(0).get(key_of(key)).version;
     if (versions != world_.invariants().executions())
       found("the keys have " + std::to_string(versions) + " versions after " +
@@ -338,7 +357,7 @@ class Storm {
   std::vector<User> users_;
   check::History history_;
   std::int64_t value_ = 0;
-  std::uint64_t puts_ = 0;
+  std::uint64_t puts_ = 0, flooded_ = 0;
   bool ending_ = false;
   StormReport report_;
 };

@@ -64,7 +64,7 @@ void Invariants::started(NodeId member, std::uint64_t term, std::uint64_t vote,
   }
   if (snapshot_index > seen.base) snapshot(member, snapshot_index, false);
   seen.applied = snapshot_index;
-  seen.stored = std::min(seen.stored, last);
+  seen.stored = last;  // a member makes durable what it loads
   seen.term = term;
   seen.vote = vote;
 }
