@@ -41,6 +41,7 @@ enum class Bug : std::uint8_t {
   kConfigurationKept,
   kChangesAtOnce,
   kSoleVoterKeepsTerm,
+  kTransferRestarted,
   kReadWithoutQuorum,
   kLeaseOnSkewedClock,
   kSessionsNotInSnapshot,
@@ -49,36 +50,23 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs after kNone, for `--mutation`.
-inline constexpr std::array<std::string_view, 30> kBugNames{"vote_not_persisted",
-                                                            "term_not_persisted",
-                                                            "term_forgotten",
-                                                            "vote_before_term",
-                                                            "speaks_before_stored",
-                                                            "acknowledged_before_stored",
-                                                            "failed_append_kept",
-                                                            "matching_append_truncates",
-                                                            "truncation_forgotten",
-                                                            "compacted_before_snapshot",
-                                                            "read_back_trusted",
-                                                            "damage_ends_log",
-                                                            "older_slot_taken",
-                                                            "snapshot_term_unchecked",
-                                                            "vote_ignores_log",
-                                                            "commits_by_counting",
-                                                            "acknowledges_leftovers",
-                                                            "pre_vote_hides_term",
-                                                            "appends_before_log",
-                                                            "commits_beyond_append",
-                                                            "votes_for_heir_again",
-                                                            "any_term_taken",
-                                                            "configuration_kept",
-                                                            "changes_at_once",
-                                                            "sole_voter_keeps_term",
-                                                            "read_without_quorum",
-                                                            "lease_on_skewed_clock",
-                                                            "sessions_not_in_snapshot",
-                                                            "runs_again",
-                                                            "renumbers_retry"};
+inline constexpr std::array<std::string_view, 31> kBugNames{
+    "vote_not_persisted",       "term_not_persisted",
+    "term_forgotten",           "vote_before_term",
+    "speaks_before_stored",     "acknowledged_before_stored",
+    "failed_append_kept",       "matching_append_truncates",
+    "truncation_forgotten",     "compacted_before_snapshot",
+    "read_back_trusted",        "damage_ends_log",
+    "older_slot_taken",         "snapshot_term_unchecked",
+    "vote_ignores_log",         "commits_by_counting",
+    "acknowledges_leftovers",   "pre_vote_hides_term",
+    "appends_before_log",       "commits_beyond_append",
+    "votes_for_heir_again",     "any_term_taken",
+    "configuration_kept",       "changes_at_once",
+    "sole_voter_keeps_term",    "transfer_restarted",
+    "read_without_quorum",      "lease_on_skewed_clock",
+    "sessions_not_in_snapshot", "runs_again",
+    "renumbers_retry"};
 
 class Bugs {
  public:
@@ -153,6 +141,8 @@ class Bugs {
   bool may_leap(std::uint64_t own, std::uint64_t term) const {
     return own == 0 || term <= own + kMaxTermLeap || is(Bug::kAnyTermTaken);
   }
+  /// Correct: a snapshot that is on its way goes on, also if the library asks for it again.
+  bool keeps_transfer() const { return !is(Bug::kTransferRestarted); }
   bool tells_term() const { return !is(Bug::kPreVoteHidesTerm); }
 
   // Changes of the group. Correct: the configuration is that of the last change in the log, and a

@@ -12,9 +12,10 @@ namespace pyrdma::erpc::raft {
 class Links {
  public:
   virtual ~Links() = default;
-  /// Sends a copy of `message`. `done` runs at most once, never inside send(), and says whether the
-  /// peer has received the message; `false` may be wrong. It may run after the end of the member.
-  /// Incoming messages go to Member::receive.
+  /// Sends a copy of `message`. `done` runs once, never inside send(), and says whether the peer
+  /// has received the message; `false` may be wrong. It runs when a long message has arrived as a
+  /// whole or is given up, however long that takes. It may run after the end of the member, and
+  /// does not run after the end of the links. Incoming messages go to Member::receive.
   virtual void send(NodeId to, std::span<const std::byte> message,
                     std::function<void(bool delivered)> done) = 0;
 };

@@ -98,6 +98,10 @@ class Member {
 std::unique_ptr<Member> open_member(Env& env, Links& links, StateMachine& state,
                                     const MemberOptions& options);
 
+/// Deletes what a member has stored at this node. It must come back with an empty group, and be
+/// added again: it may have voted.
+void remove_store(Env& env);
+
 /// Why open_member() cannot work here, with the Debian package to install; empty if it can.
 std::string raft_problem();
 

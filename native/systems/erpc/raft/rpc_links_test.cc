@@ -35,11 +35,12 @@ class SilentMember final : public Member {
   std::uint64_t first_index() const override { return 0; }
   std::uint64_t commit_index() const override { return 0; }
   std::uint64_t applied_index() const override { return 0; }
-  Servers servers() const override { return {}; }
+  Servers servers() const override { return group; }
   const MemberCounters& counters() const override { return counters_; }
   const std::string& failure() const override { return failure_; }
 
   std::vector<std::pair<NodeId, Bytes>> messages;
+  Servers group;
 
  private:
   static Outcome refused() { return Outcome::kNotLeader; }
@@ -49,9 +50,10 @@ class SilentMember final : public Member {
 
 /// Endpoint 0 of the node with links to one peer.
 struct Party {
-  Party(Env& env, NodeId peer, const Options& options) {
+  Party(Env& env, NodeId peer, const Options& options) : Party(env, std::vector{peer}, options) {}
+  Party(Env& env, const std::vector<NodeId>& peers, const Options& options) {
     endpoint = std::make_unique<Endpoint>(env, options);
-    links = std::make_unique<RpcLinks>(*endpoint, std::span(&peer, 1));
+    links = std::make_unique<RpcLinks>(*endpoint, peers);
     links->connect_to(member);
   }
   ~Party() { endpoint.reset(); }  // before the links
@@ -100,7 +102,7 @@ TEST_P(ErpcRaftLinks, CarryMessagesUpToTheirLongest) {
     if (env.node() == 0) {
       EXPECT_TRUE(party.send_until_delivered(1));
       const std::size_t most = RpcLinks::max_message(options);
-      EXPECT_EQ(most, options.max_message - 4);
+      EXPECT_EQ(most, options.max_message);
       EXPECT_TRUE(party.send(1, most));
       EXPECT_EQ(party.links->counters().parts, 0U);
       EXPECT_TRUE(party.send(1, most + 1));
@@ -122,28 +124,93 @@ TEST_P(ErpcRaftLinks, CarryMessagesUpToTheirLongest) {
   });
 }
 
-TEST_P(ErpcRaftLinks, DropRequestsThatAreNoPeersMessage) {
+// Node 2 is a client. What it sends, in whosever name, reaches no member.
+TEST_P(ErpcRaftLinks, DropRequestsOfStrangers) {
   const Options options = small_options(GetParam());
   runtime::run_world(GetParam(), 3, [&](Env& env, const runtime::Kill&) {
     Meeting meeting(env, "test");
     Party party(env, env.node() == 0 ? 1 : 0, options);
-    if (env.node() == 2) {  // a node that node 0 does not know
+    party.member.group = {{1}, {2}};
+    if (env.node() == 2) {
       const SessionId session = party.endpoint->create_session({0, 0});
       party.endpoint->connect({&session, 1});
-      for (const std::uint32_t bytes : {0U, 3U, 4U, 50U}) {
-        TestCall call(*party.endpoint, bytes, 0);
-        if (bytes >= 4) {  // bytes 0 to 3 name the sender
-          const NodeId from = bytes == 4 ? 1 : 2;
-          std::memcpy(call.request().data(), &from, sizeof from);
-        }
-        ASSERT_TRUE(call.send(session, kMessageRequest).wait());
+      const auto send = [&](const Bytes& bytes, RequestType type) {
+        TestCall call(*party.endpoint, static_cast<std::uint32_t>(bytes.size()), 1);
+        std::ranges::copy(bytes, call.request().data());
+        ASSERT_TRUE(call.send(session, type).wait());
         EXPECT_EQ(call.outcome(), erpc::Outcome::kOk);
+      };
+      send({}, kMessageRequest);
+      const NodeId other = 1;
+      Bytes message = encode(AppendResult{kMaxNumber, 0, 0});
+      send(message, kMessageRequest);
+      message.insert(message.begin(), sizeof other, std::byte{0});
+      std::memcpy(message.data(), &other, sizeof other);
+      send(message, kMessageRequest);
+      send(message, kPartRequest);
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_EQ(party.links->counters().malformed, 1U);
+      EXPECT_EQ(party.links->counters().strangers, 3U);
+      EXPECT_TRUE(party.member.messages.empty());
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+// Node 0 has not heard of node 2, which its peer, node 1, knows as a member. Node 3 is nobody's.
+TEST_P(ErpcRaftLinks, TakeMessagesOfMembersThatAPeerVouchesFor) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 4, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, env.node() == 0 ? 1 : 0, options);
+    party.member.group = {{1}, {2}};
+    if (env.node() == 1) party.member.group.push_back({3});
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 2 || env.node() == 3) {
+      EXPECT_TRUE(party.send_until_delivered(0));
+      const Time end = env.now() + 100 * kMillisecond;
+      while (env.now() < end) {
+        party.send(0, 100);
+        party.endpoint->run_for(kMillisecond);
       }
     }
     meeting.wait(*party.endpoint, kPatience);
     if (env.node() == 0) {
-      EXPECT_EQ(party.links->counters().malformed, 4U);
-      EXPECT_TRUE(party.member.messages.empty());
+      EXPECT_FALSE(party.member.messages.empty());
+      for (const auto& [from, bytes] : party.member.messages) EXPECT_EQ(from, 2U);
+      EXPECT_GT(party.links->counters().strangers, 0U);
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+// A member that waits to be added knows nobody. Once it knows its group, it hears its members only.
+TEST_P(ErpcRaftLinks, AMemberThatWaitsHearsAllUntilItKnowsItsGroup) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 3, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, env.node() == 0 ? std::vector<NodeId>{} : std::vector<NodeId>{0}, options);
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() != 0) {
+      EXPECT_TRUE(party.send_until_delivered(0));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_GE(party.member.messages.size(), 2U);
+      party.member.messages.clear();
+      party.member.group = {{1}, {2}};
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() != 0) {
+      EXPECT_TRUE(party.send(0, 10));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      ASSERT_EQ(party.member.messages.size(), 1U);
+      EXPECT_EQ(party.member.messages[0].first, 1U);
+      EXPECT_TRUE(party.send_until_delivered(1)) << "a peer that it has learnt";
     }
     meeting.wait(*party.endpoint, kPatience);
   });
@@ -157,12 +224,12 @@ TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
     if (env.node() == 1) {
       const SessionId session = party.endpoint->create_session({0, 0});
       party.endpoint->connect({&session, 1});
+      int taken = 0;
       const auto send = [&](const PartHeader& header, std::uint32_t bytes) {
-        TestCall call(*party.endpoint, 4 + sizeof header + bytes, 0);
-        const NodeId self = 1;
-        std::memcpy(call.request().data(), &self, sizeof self);
-        std::memcpy(call.request().data() + 4, &header, sizeof header);
+        TestCall call(*party.endpoint, sizeof header + bytes, 1);
+        std::memcpy(call.request().data(), &header, sizeof header);
         EXPECT_TRUE(call.send(session, kPartRequest).wait());
+        taken += call.response().size() == 1 && call.response().data()[0] == std::byte{1};
       };
       send({1, 30, 10}, 10);                     // no first part
       send({2, RpcLinks::kLongest + 1, 0}, 10);  // too long
@@ -179,6 +246,7 @@ TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
       send({4, 30, 20}, 10);                     // after its end
       send({6, 50, 0}, 20);                      // given up
       send({7, 20, 0}, 20);                      // whole
+      EXPECT_EQ(taken, 5);
     }
     meeting.wait(*party.endpoint, kPatience);
     if (env.node() == 0) {
@@ -186,6 +254,38 @@ TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
       ASSERT_EQ(party.member.messages.size(), 2U);
       EXPECT_EQ(party.member.messages[0].second.size(), 30U);
       EXPECT_EQ(party.member.messages[1].second.size(), 20U);
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+// A newer long message ends the one before, and neither mixes with the other.
+TEST_P(ErpcRaftLinks, ANewerLongMessageEndsTheOneBefore) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, 1 - env.node(), options);
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      EXPECT_TRUE(party.send_until_delivered(1));
+      const std::size_t part = RpcLinks::max_message(options);
+      int ended[3] = {-1, -1, -1};
+      for (int i = 0; i < 3; ++i) {
+        party.links->send(1, Bytes(10 * part, static_cast<std::byte>(i)),
+                          [&ended, i](bool delivered) { ended[i] = delivered; });
+      }
+      const auto are_over = [&] { return ended[0] >= 0 && ended[1] >= 0 && ended[2] >= 0; };
+      EXPECT_TRUE(party.endpoint->run_until(are_over, env.now() + kPatience));
+      EXPECT_EQ(ended[0] + ended[1], 0);
+      EXPECT_EQ(ended[2], 1);
+      EXPECT_EQ(party.links->counters().superseded, 2U);
+      EXPECT_EQ(party.links->counters().parts, 2U + 11U);
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 1) {
+      ASSERT_EQ(party.member.messages.size(), 2U);
+      EXPECT_EQ(party.member.messages[1].second,
+                Bytes(10 * RpcLinks::max_message(options), std::byte{2}));
     }
     meeting.wait(*party.endpoint, kPatience);
   });

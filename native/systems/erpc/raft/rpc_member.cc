@@ -13,7 +13,10 @@ RpcMember::RpcMember(Env& env, const RpcMemberOptions& options)
       endpoint_(env, options.endpoint, 0),
       state_(env, options.state) {
   std::vector<NodeId> peers = options.member.group;
+  peers.insert(peers.end(), options.contacts.begin(), options.contacts.end());
   std::erase(peers, env.node());
+  std::ranges::sort(peers);
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   links_ = std::make_unique<RpcLinks>(endpoint_, peers);
   MemberOptions member = options.member;
   member.max_message = RpcLinks::max_message(endpoint_.options());

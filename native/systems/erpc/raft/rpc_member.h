@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "systems/erpc/endpoint.h"
@@ -16,7 +17,10 @@ namespace pyrdma::erpc::raft {
 
 struct RpcMemberOptions {
   Options endpoint;
-  MemberOptions member;  // `group` names all members; max_message follows from the endpoint's
+  MemberOptions member;  // max_message follows from the endpoint's
+  /// Nodes that are heard from the begin, beside those of `member.group`. A member that waits to be
+  /// added names members of its group here; without any it hears all nodes until it is added.
+  std::vector<NodeId> contacts;
   KvState::Options state;
   KvServer::Options server;
   /// A command that came at the first time was applied, and is being answered at the second one.

@@ -419,6 +419,27 @@ constexpr Case kCases[] = {
         run 300
         equal
      )"},
+    {"an_old_answer_does_not_speak_for_the_new_member", Bug::kNone, R"(
+        set memory on
+        elect 0
+        record 2 0
+        7 put a x > version 1
+        7 put a y > version 2
+        7 put a z > version 3
+        run 100
+        wipe 2
+        remove 2 > done
+        restart 2
+        run 100
+        add 2 > done
+        replay 2 0                    # the old member 2 had all these entries
+        run 10
+        role 2 voter > done
+        kill 1
+        7 put a w > version 4
+        run 300
+        equal
+     )"},
     {"one_way_loss_does_not_stop_the_group", Bug::kNone, R"(
         elect 0
         one_way 0 1                   # member 0 never hears member 1

@@ -5,6 +5,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "systems/erpc/raft/member.h"
 
 namespace pyrdma::erpc::raft {
 
@@ -55,8 +56,18 @@ std::optional<StoredSnapshot> snapshot_of(std::uint64_t index, std::uint64_t ter
 
 }  // namespace
 
+void remove_store(Env& env) { StableStore(env, Durability::kDisk, {}).remove_files(); }
+
 StableStore::StableStore(Env& env, Durability durability, Bugs bugs)
     : env_(env), durability_(durability), bugs_(bugs) {}
+
+// A new member begins with log 0. Each further log replaces a file of its name.
+void StableStore::remove_files() {
+  Storage& storage = env_.storage();
+  storage.remove(log_name(0));
+  storage.remove(state_name());
+  storage.sync();
+}
 
 std::string StableStore::state_name() const {
   return "raft." + std::to_string(env_.node()) + ".state";

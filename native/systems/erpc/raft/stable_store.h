@@ -47,6 +47,8 @@ class StableStore {
  public:
   StableStore(Env& env, Durability durability, Bugs bugs);
 
+  /// Deletes the files, before load(). The node begins as a new member then.
+  void remove_files();
   /// Loads what the last run left. Throws Error(kUnavailable) if the files are damaged in a way
   /// that a crash cannot cause.
   void load();

@@ -42,9 +42,8 @@ TEST(ErpcRaftStormSim, NoSeedBreaksAProperty) {
   EXPECT_GT(all.elections, kStorms);
   EXPECT_GT(all.restarts, kStorms);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  for (const char* branch :
-       {"leftover_not_acknowledged", "member_failed", "repeated_put", "snapshot_installed",
-        "snapshot_taken", "truncated", "refused"})
+  for (const char* branch : {"leftover_not_acknowledged", "member_failed", "repeated_put",
+                             "snapshot_installed", "snapshot_taken", "truncated", "refused"})
     EXPECT_GE(count_of(all, branch), 5u) << branch;
 }
 

@@ -358,6 +358,7 @@ inline void World::post(NodeId from, NodeId to, Bytes bytes, std::function<void(
   const auto held = held_.find({from, to});
   if (held != held_.end()) {
     held->second.push_back(deliver);
+    later(report, [done] { done(true); });
     return;
   }
   later(now_ + some_delay(), deliver);

@@ -81,9 +81,13 @@ class LibraftMember final : public Member {
     NodeId to = 0;
     Bytes bytes;
     struct raft_io_send* request = nullptr;
-    raft_io_send_cb done = nullptr;  // null for the message that hands the lead over
+    raft_io_send_cb done = nullptr;   // null for the message that hands the lead over
+    std::uint64_t snapshot_term = 0;  // of the leader that sends a snapshot; else 0
+    /// Requests for a snapshot that end with this one.
+    std::vector<std::pair<struct raft_io_send*, raft_io_send_cb>> joined = {};
     void report(int status) const {
       if (done != nullptr) done(request, status);
+      for (const auto& [other, other_done] : joined) other_done(other, status);
     }
   };
   struct Get {
@@ -117,12 +121,13 @@ class LibraftMember final : public Member {
   int load(raft_term* term, raft_id* vote, struct raft_snapshot** snapshot, raft_index* start_index,
            struct raft_entry** entries, size_t* count) noexcept;
   int send(struct raft_io_send* request, const struct raft_message& m, raft_io_send_cb done);
+  bool joins_transfer(const Outgoing& out);
   void append(struct raft_io_append* request, const struct raft_entry* entries, unsigned count,
               raft_io_append_cb done);
   void truncate(std::uint64_t from);
   void put_snapshot(unsigned trailing, struct raft_io_snapshot_put* request,
                     const struct raft_snapshot& snapshot, raft_io_snapshot_put_cb done);
-  struct raft_snapshot* make_snapshot(const StoredSnapshot& stored) const;
+  struct raft_snapshot* make_snapshot(const StoredSnapshot& stored, bool with_data) const;
   int apply(const struct raft_buffer& command);
   int take_snapshot(struct raft_buffer** buffers, unsigned* count);
 

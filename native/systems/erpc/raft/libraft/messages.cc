@@ -77,10 +77,10 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
       return encode(VoteResult{term, v.vote_granted, static_cast<std::uint8_t>(v.pre_vote)});
     }
     case RAFT_IO_INSTALL_SNAPSHOT: {
-      const auto& s = m.install_snapshot;
-      return encode(
-          InstallSnapshot{s.term, s.last_index, s.last_term, s.conf_index, servers_of(s.conf),
-                          ByteView(static_cast<const std::byte*>(s.data.base), s.data.len)});
+      // The library has asked for the snapshot in this turn, and has got it without its data.
+      const StoredSnapshot& s = *store_.snapshot();
+      return encode(InstallSnapshot{m.install_snapshot.term, s.index, s.term, s.servers_index,
+                                    s.servers, s.data});
     }
     default: {
       const auto& t = m.timeout_now;

@@ -92,7 +92,7 @@ bool LibraftMember::flush() {
     if (snapshot == nullptr)
       get.done(get.request, nullptr, RAFT_NOTFOUND);
     else
-      get.done(get.request, make_snapshot(*snapshot), 0);
+      get.done(get.request, make_snapshot(*snapshot, false), 0);
   }
   watch();
   return true;
