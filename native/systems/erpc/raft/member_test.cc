@@ -11,9 +11,6 @@
 namespace pyrdma::erpc::raft {
 namespace {
 
-#define PYRDMA_NEED_LIBRAFT() \
-  if (!raft_problem().empty()) GTEST_SKIP() << raft_problem()
-
 ByteView text_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 Key key_named(std::string_view name) {

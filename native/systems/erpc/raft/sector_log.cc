@@ -126,7 +126,11 @@ void SectorLog::append(ByteView batch, bool sync) {
 Bytes SectorLog::read(std::uint64_t offset, std::size_t bytes) const {
   const std::uint64_t first = offset / kRoom, last = (offset + bytes + kRoom - 1) / kRoom;
   Bytes file((last - first) * kSector), out;
-  file.resize(file_->read(first * kSector, file));
+  try {
+    file.resize(file_->read(first * kSector, file));
+  } catch (const Error& error) {
+    refuse(first, error.what());
+  }
   for (std::uint64_t place = first; place < last; ++place) {
     Sector fields;
     const std::size_t at = (place - first) * kSector;

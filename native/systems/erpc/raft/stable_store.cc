@@ -130,7 +130,11 @@ std::uint64_t StableStore::load_state() {
   for (std::uint64_t slot = 0; slot < 2; ++slot) {
     const std::uint64_t at = slot * kSlotDistance;
     Bytes fields(kSlotBytes);
-    state_file_->read(at, fields);
+    try {
+      state_file_->read(at, fields);
+    } catch (const Error& error) {
+      refuse_state(error.what());
+    }
     ByteReader in(fields);
     const auto count = in.get<std::uint64_t>();
     const auto term = in.get<std::uint64_t>();

@@ -23,6 +23,7 @@ Invariants::Seen& Invariants::of(NodeId member) {
 void Invariants::forget(NodeId member) {
   raft_.follower(of(member).identity);
   members_.erase(member);
+  lost_.insert(member);
 }
 
 void Invariants::judge(const check::MaybeViolation& found) {
@@ -55,12 +56,20 @@ void Invariants::started(NodeId member, std::uint64_t term, std::uint64_t vote,
                                     std::to_string(snapshot_index) + " of term " +
                                     std::to_string(snapshot_term) + "; that entry is of term " +
                                     std::to_string(base->second.term));
-  // Entries that were not yet durable are gone; the others are in the checker's log already.
+  // Entries that were not yet durable are gone, and so may be the end of others: they are back.
   const std::uint64_t last = log.empty() ? snapshot_index : log.back().index;
   const std::uint64_t known = seen.log.empty() ? seen.base : seen.log.rbegin()->first;
-  if (last < known) truncated(member, last);
+  std::uint64_t equal = std::min(last, known);
   for (const EntryMark& entry : log) {
-    if (entry.index > known && entry.index > seen.base) appended(member, entry);
+    const auto at = seen.log.find(entry.index);
+    if (at == seen.log.end() ||
+        (at->second.term == entry.term && at->second.digest == entry.digest))
+      continue;
+    equal = std::min(equal, entry.index - 1);
+  }
+  if (equal < known) truncated(member, equal);
+  for (const EntryMark& entry : log) {
+    if (entry.index > equal && entry.index > seen.base) appended(member, entry);
   }
   if (snapshot_index > seen.base) snapshot(member, snapshot_index, false);
   seen.applied = snapshot_index;
@@ -116,6 +125,7 @@ void Invariants::truncated(NodeId member, std::uint64_t last) {
 
 void Invariants::stored(NodeId member, std::uint64_t last) {
   Seen& seen = of(member);
+  lost_.erase(member);
   // Entries that wait for their turn may follow.
   seen.stored = seen.log.empty() ? last : std::min(last, seen.log.rbegin()->first);
 }
@@ -146,7 +156,7 @@ void Invariants::check_majority(NodeId leader, std::uint64_t index) {
   const auto& log = of(leader).log;
   const auto entry = log.find(index);
   if (entry == log.end()) return;
-  std::size_t holders = 0;
+  std::size_t holders = lost_.size();  // they may have held it
   for (const auto& [member, seen] : members_) {
     const auto at = seen.log.find(index);
     const bool in_log = at != seen.log.end() && at->second.term == entry->second.term;

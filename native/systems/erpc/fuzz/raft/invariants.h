@@ -78,6 +78,7 @@ class Invariants final : public Observer {
   std::uint64_t committed_ = 0, elections_ = 0, truncations_ = 0;
   void check_majority(NodeId leader, std::uint64_t index);
   std::size_t voters_ = 0;
+  std::set<NodeId> lost_;  // members that have lost their storage, until they store anew
   std::map<NodeId, bool> leading_;
   std::int32_t identities_ = 0;
   std::uint32_t events_ = 0;
