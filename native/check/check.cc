@@ -37,8 +37,8 @@ const std::array<Invariant, 6>& invariants() {
   return all;
 }
 
-constexpr std::array kSearched = {ModelKind::kRegister, ModelKind::kKv, ModelKind::kQueue,
-                                  ModelKind::kLock, ModelKind::kCounter};
+constexpr std::array kSearched = {ModelKind::kRegister, ModelKind::kKv,      ModelKind::kQueue,
+                                  ModelKind::kLock,     ModelKind::kCounter, ModelKind::kMap};
 
 Verdict check_invariant(const History& history, const Invariant& invariant) {
   if (history.header.clock_bound > 0 && invariant.check == check_locks)

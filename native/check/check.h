@@ -10,7 +10,7 @@
 
 namespace pyrdma::check {
 
-/// Names the models. A search decides register, kv, queue, lock and counter; passes without a
+/// Names the models. A search decides register, kv, queue, lock, counter and map; passes without a
 /// search decide fifo, mutex, barrier, multicast, rpc and raft.
 std::vector<std::string> model_names();
 

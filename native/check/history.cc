@@ -19,14 +19,14 @@ struct FunctionName {
 };
 
 constexpr std::array<FunctionName, kFunctions> kNames = {{
-    {"read", false},    {"write", false},   {"cas", false},     {"fetch_add", false},
-    {"add", false},     {"get", false},     {"put", false},     {"insert", false},
-    {"delete", false},  {"enq", false},     {"deq", false},     {"lock", false},
-    {"unlock", false},  {"barrier", false}, {"bcast", false},   {"rpc", false},
-    {"deliver", true},  {"view", true},     {"exec", true},     {"leader", true},
-    {"follower", true}, {"append", true},   {"truncate", true}, {"commit", true},
-    {"apply", true},    {"snapshot", true}, {"recover", true},  {"post", true},
-    {"comp", true},     {"persist", true},
+    {"read", false},   {"write", false},   {"cas", false},     {"fetch_add", false},
+    {"add", false},    {"get", false},     {"put", false},     {"insert", false},
+    {"delete", false}, {"scan", false},    {"enq", false},     {"deq", false},
+    {"lock", false},   {"unlock", false},  {"barrier", false}, {"bcast", false},
+    {"rpc", false},    {"deliver", true},  {"view", true},     {"exec", true},
+    {"leader", true},  {"follower", true}, {"append", true},   {"truncate", true},
+    {"commit", true},  {"apply", true},    {"snapshot", true}, {"recover", true},
+    {"post", true},    {"comp", true},     {"persist", true},
 }};
 
 constexpr std::array<std::pair<std::string_view, Function>, 7> kAliases = {{

@@ -56,7 +56,8 @@ enum class Function : std::uint8_t {
   kGet,
   kPut,
   kInsert,
-  kDelete,  // maps
+  kDelete,
+  kScan,  // maps
   kEnq,
   kDeq,
   kLock,

@@ -31,9 +31,10 @@ std::vector<Object> objects_of(const History& history, ModelKind kind, std::uint
     if (!wrong.empty()) throw Error(ErrorCode::kInvalidArgument, wrong);
     ++count;
     if (!op.known() && !may_change(op)) continue;
-    const auto [at, fresh] = by_key.try_emplace(op.key, objects.size());
-    if (fresh) objects.push_back({op.key, {}, nullptr});
-    objects[at->second].ops.push_back(op);
+    const Value key = object_of(kind, op);
+    const auto [at, fresh] = by_key.try_emplace(key, objects.size());
+    if (fresh) objects.push_back({key, {}, nullptr});
+    objects[at->second].ops.push_back(kind == ModelKind::kMap ? to_map(op) : op);
   }
   return objects;
 }
@@ -209,7 +210,7 @@ std::string describe(const History& history, const Operation& op) {
   std::string text = to_string(op.f);
   if (!op.input.is_none()) text += ' ' + history.show(op.input);
   if (!op.known()) return text + " -> ?";
-  const bool looks = op.f == Function::kRead || op.f == Function::kGet || op.f == Function::kDeq;
+  const bool looks = !may_change(op) || op.f == Function::kDeq;
   if (looks || (!op.output.is_none() && op.output != op.input))
     text += " -> " + history.show(op.output);
   return text;

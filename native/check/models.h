@@ -8,6 +8,8 @@
 //   get, deq: null means absent. insert, delete: false means "was there", "was not there".
 //   append adds its text to the end of the key's text, as public logs of key-value stores have it.
 //     In a history with appends, null and the empty text are one value, that of an absent key.
+//   scan: the key is the first one, the invocation's value how many entries are wanted. ok carries
+//     a list of keys and values by turns, or the sum of the values.
 //   lock, unlock: the owner is the invocation's value if that is a whole number, else the process.
 //   fetch_add: ok carries the old value; without one, the value is unknown.
 #pragma once
@@ -60,7 +62,9 @@ class Model {
   }
 };
 
-enum class ModelKind { kRegister, kKv, kQueue, kLock, kCounter };
+enum class ModelKind { kRegister, kKv, kQueue, kLock, kCounter, kMap };
+/// Keys of a history that the model `map` judges.
+inline constexpr std::size_t kMostMapKeys = 64;
 std::optional<ModelKind> model_named(std::string_view name);
 const char* to_string(ModelKind kind);
 /// Returns why `op` does not fit the model, or an empty text.
@@ -74,6 +78,12 @@ std::unique_ptr<Model> make_cell(const History& history, OperationsView ops);
 std::unique_ptr<Model> make_queue(OperationsView ops);
 std::unique_ptr<Model> make_lock(OperationsView ops);
 std::unique_ptr<Model> make_counter(const History& history, OperationsView ops);
+std::unique_ptr<Model> make_map(const History& history, OperationsView ops);
+/// Returns the object that an operation belongs to: its key, or none where there is one object.
+Value object_of(ModelKind kind, const Operation& op);
+/// An operation of a map has its key as the first part of its input; to_map() puts it there.
+Operation to_map(Operation op);
+std::int64_t map_key(const Operation& op);
 /// Returns whether the model can start from kAnyState.
 bool can_start_anywhere(ModelKind kind);
 

@@ -184,9 +184,10 @@ class Shrinker {
     std::erase_if(part, [&](const Weakened& w) {
       if (!w.optional) return false;
       if (!may_change(*w.op)) return true;
-      return kind_ != ModelKind::kCounter && w.op->f != Function::kAppend &&
-             std::ranges::none_of(named(*w.op),
-                                  [&](auto value) { return certain.contains(value); });
+      return kind_ != ModelKind::kCounter && kind_ != ModelKind::kMap &&
+             w.op->f != Function::kAppend && std::ranges::none_of(named(*w.op), [&](auto value) {
+               return certain.contains(value);
+             });
     });
   }
 

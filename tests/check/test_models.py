@@ -68,6 +68,18 @@ GOOD = {
         2 + fetch_add 1
         2 . fetch_add 5
     """,
+    "map": """
+        0 + put 10 key=1
+        1 + scan 2 key=0
+        1 . scan [1,10] key=0
+        0 . put key=1
+        0 + put 20 key=3
+        0 . put key=3
+        1 + scan 2 key=1
+        1 . scan [1,10,3,20] key=1
+        0 + scan 5 key=2
+        0 . scan 20 key=2
+    """,
     "fifo": """
         0 + enq 1
         0 . enq
@@ -120,6 +132,7 @@ BAD: dict[str, tuple[str, list[object]]] = {
     "queue": ("0 + deq\n0 . deq 2", ["queue"]),
     "lock": ("1 + lock\n1 . lock", ["lock"]),
     "counter": ("0 + read\n0 . read 5", ["counter"]),
+    "map": ("0 + scan 2 key=1\n0 . scan [1,10] key=1", ["scan [1 2] -> [1 10]"]),
     "fifo": ("1 + deq\n1 . deq", [2]),
     "mutex": ("2 + lock\n2 . lock 9", [9]),
     "barrier": ("2 + barrier [1,2]", [3, 2]),
@@ -151,7 +164,7 @@ def test_bad_history(model: str, tmp_path: Path) -> None:
     assert verdict.answer == "no"
     assert unnamed(verdict.text, *values) == []
     assert verdict.events
-    if model in ("register", "kv", "queue", "lock", "counter"):
+    if model in ("register", "kv", "queue", "lock", "counter", "map"):
         assert any(operation.impossible for operation in verdict.window)
 
 
