@@ -1,4 +1,5 @@
-// Records what the threads of a load do to a key-value store, for the checker's model `kv`.
+// Records what the threads of a load do to a key-value store, for the checker's model `kv`, or
+// `map` if the store has scans.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -31,10 +32,11 @@ class KvHistory {
   struct Place {
     std::uint64_t node, nodes, thread, threads, slots, present;
   };
-  KvHistory(ThreadRecorder& recorder, const Params& params, const Place& place)
+  KvHistory(ThreadRecorder& recorder, const Params& params, const Place& place,
+            const char* model = "kv")
       : history_(recorder.history()),
         first_((place.node * place.threads + place.thread) * place.slots) {
-    history_.header.model = "kv";
+    history_.header.model = model;
     if (first_ + place.slots > kMostProcesses)
       throw_parameter(params, "history",
                       "has more than " + std::to_string(kMostProcesses) +

@@ -39,7 +39,7 @@ def recorded(cluster: rd.Cluster, **changes: object) -> Result:
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("world", list(WORLDS.values()), ids=list(WORLDS))
-def test_gets_and_puts_over_rpcs_are_linearizable(
+def test_gets_puts_and_scans_over_rpcs_are_linearizable(
     world: Callable[[], rd.Cluster], workers: int
 ) -> None:
     with world() as cluster:
@@ -48,20 +48,29 @@ def test_gets_and_puts_over_rpcs_are_linearizable(
     assert len(result.histories) == clients
     verdict = check(result.history())
     assert verdict.ok, verdict.text
-    assert verdict.objects == 8
+    assert (verdict.model, verdict.objects) == ("map", 1)
+    assert b'"scan"' in result.history()
     assert all(result.latency(kind).count > 0 for kind in ("get", "scan", "put"))
 
 
-def test_a_wrong_value_is_found() -> None:
+@pytest.mark.parametrize("kind", ["get", "scan"])
+def test_a_wrong_value_is_found(kind: str) -> None:
     with rd.Cluster.sim(nodes=2, profile="cx3", seed=1) as cluster:
         lines = recorded(cluster).history().splitlines()
-    gets = [n for n, line in enumerate(lines) if b'"ok","f":"get"' in line]
-    event = json.loads(lines[gets[-1]])
+    ends = [n for n, line in enumerate(lines) if f'"ok","f":"{kind}"'.encode() in line]
+    event = json.loads(lines[ends[-1]])
     event["value"] = -1  # that no key ever had
-    lines[gets[-1]] = json.dumps(event).encode()
-    verdict = check(b"\n".join(lines))
-    assert verdict.answer == "no"
-    assert verdict.key == event["key"]
+    lines[ends[-1]] = json.dumps(event).encode()
+    assert check(b"\n".join(lines)).answer == "no"
+
+
+def test_histories_of_many_keys_have_no_scans() -> None:
+    with rd.Cluster.sim(nodes=2, profile="cx3", seed=1) as cluster:
+        result = recorded(cluster, keys=65)
+    verdict = check(result.history())
+    assert verdict.ok, verdict.text
+    assert verdict.model == "kv"
+    assert b'"scan"' not in result.history()
 
 
 def test_one_node_serves_nobody() -> None:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "check/models.h"
 #include "measure/kv_history.h"
 #include "runtime/node_barrier.h"
 #include "systems/erpc/scopes.h"
@@ -224,8 +225,13 @@ class StoreClient {
   void record(std::uint32_t index, Time now) {
     using check::Value;
     const Call& call = calls_[index];
-    if (call.kind == kStoreScan) return;  // the checker's model has none
     const Value value = Value::integer(static_cast<Int>(call.value));
+    if (call.kind == kStoreScan) {
+      if (keys_.count() <= check::kMostMapKeys)
+        history_->ended(index, call.began, now, check::Function::kScan, call.rank + 1,
+                        Value::integer(static_cast<Int>(kStoreScanned)), value);
+      return;
+    }
     const bool is_get = call.kind == kStoreGet;
     history_->ended(index, call.began, now, is_get ? check::Function::kGet : check::Function::kPut,
                     call.rank, is_get ? Value::none() : value, value);
@@ -352,7 +358,8 @@ class ErpcStore final : public measure::Workload {
     if (params.flag("history")) {
       history.emplace(recorder, params,
                       measure::KvHistory::Place{env.node() - 1, env.nodes() - 1, thread, threads,
-                                                in_flight, keys.count()});
+                                                in_flight, keys.count()},
+                      keys.count() <= check::kMostMapKeys ? "map" : "kv");
     }
     const StoreMix mix{params.real("scans"), params.real("puts")};
     StoreClient client(

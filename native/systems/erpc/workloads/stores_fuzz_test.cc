@@ -92,7 +92,8 @@ StoreRun run_store(const std::string& workload, std::uint64_t seed, measure::Par
       if (row.metric == "retransmissions") run.retransmissions += row.value;
     }
   }
-  run.verdict = check::check_history(check::History::merge(parts), "kv");
+  run.verdict =
+      check::check_history(check::History::merge(parts), workload == "erpc_store" ? "map" : "kv");
   return run;
 }
 
