@@ -3,6 +3,7 @@
 
 #include "systems/erpc/fuzz/erpc_scenario.h"
 #include "systems/erpc/fuzz/raft/raft_scenario.h"
+#include "systems/erpc/fuzz/replicas/replicas_scenario.h"
 #include "systems/erpc/fuzz/store/store_scenario.h"
 #include "systems/erpc/ordered_store/ordered_store.h"
 #include "systems/erpc/raft/member.h"
@@ -47,7 +48,7 @@ Gets run in the dispatch threads of node 0; scans and puts run in its worker thr
 is checked. Latencies ``get``, ``scan`` and ``put``. Metrics: ``retransmissions`` of each client's
 thread, ``handled`` requests of each dispatch thread of node 0. Node 0 needs LMDB.)"},
           },
-      .scenarios = {rpc_scenario(), raft::raft_scenario(), store_scenario()},
+      .scenarios = {rpc_scenario(), raft::raft_scenario(), replicas_scenario(), store_scenario()},
       .scopes = scope::all,
       .libraries = {{"libraft", "libraft-dev", /*at_build=*/true, raft::raft_problem},
                     {"LMDB", "liblmdb0", /*at_build=*/false, ordered_store_problem}},

@@ -1,5 +1,5 @@
-// Both stores are linearizable under faults of the network and of the nodes, in many seeds. The
-// storms of raft/ search the replicated store deeper, without the RPCs.
+// The workloads of both stores record linearizable histories under faults of the network, in many
+// seeds. The scenarios erpc_raft, erpc_raft_group and erpc_store (fuzz/) search the stores deeper.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace pyrdma::erpc {
 namespace {
 
 using Int = std::int64_t;
-const std::uint64_t kStoreSeeds = fuzz::kSlowed ? 20 : 2000 * fuzz::search_factor();
+const std::uint64_t kStoreSeeds = fuzz::kSlowed ? 20 : 500 * fuzz::search_factor();
 
 /// Half of the seeds lose 1 to 50 % of the packets. Node 0 of the ordered store is the store, so no
 /// fault kills a node; raft_test.cc and raft/ do. A skewed clock would make the history wrong.
