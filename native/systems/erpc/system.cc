@@ -39,7 +39,9 @@ packet, for long requests.)"},
 The first `replicas` nodes are members of the group, all others are clients. Latencies: ``put`` and
 ``get`` at the clients, ``commit`` at the leader, from the arrival of a command until it is applied.
 Metrics of clients: ``tries``. Metrics of members: ``entries`` of the log, ``elections_won``,
-``raft_messages``, ``raft_not_sent``, ``retransmissions``. Needs Debian's libraft2.)",
+``raft_messages``, ``raft_not_sent``, ``retransmissions``. A member that is killed and started again
+goes on from its disk. One that has no disk, or has lost it, must be removed from the group and added
+again, by ``Member::remove``, ``add`` and ``assign`` of native code. Needs Debian's libraft2.)",
                /*survives=*/true},
               {"erpc_store", make_store,
                R"(Node 0 serves an ordered store over RPCs, and the other nodes read it (eRPC, section 7.2).

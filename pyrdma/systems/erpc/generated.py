@@ -209,8 +209,10 @@ class ErpcRaft(Workload):
     The first `replicas` nodes are members of the group, all others are clients. Latencies: ``put``
     and ``get`` at the clients, ``commit`` at the leader, from the arrival of a command until it is
     applied. Metrics of clients: ``tries``. Metrics of members: ``entries`` of the log,
-    ``elections_won``, ``raft_messages``, ``raft_not_sent``, ``retransmissions``. Needs Debian's
-    libraft2.
+    ``elections_won``, ``raft_messages``, ``raft_not_sent``, ``retransmissions``. A member that is
+    killed and started again goes on from its disk. One that has no disk, or has lost it, must be
+    removed from the group and added again, by ``Member::remove``, ``add`` and ``assign`` of native
+    code. Needs Debian's libraft2.
 
     Parameters
     ----------
@@ -288,8 +290,8 @@ class ErpcRaft(Workload):
     in_flight
         Operations of a client thread under way (1 to 1,024, default 1).
     durability
-        Where members keep term, vote and log; with memory, a member that crashed is lost (default
-        memory).
+        Where members keep term, vote and log; with memory, a member that crashed is lost: started
+        again, it takes no part (default memory).
     snapshot_entries
         Entries of the log between two snapshots (at least 1, default 1,000,000).
     election_timeout_ns

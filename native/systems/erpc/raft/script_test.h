@@ -17,6 +17,8 @@
 //   servers 0 3 (of the configuration of member 0)
 //   leads 1; leads none; equal (all states); branch name (was reached); seen 1 snapshots_installed
 #pragma once
+#include <gtest/gtest.h>
+
 #include <charconv>
 #include <sstream>
 
@@ -255,5 +257,13 @@ class Script {
   bool asked_get_ = false;
   Bytes last_;
 };
+
+struct ScriptCase {
+  const char* name;
+  Bug bug;
+  const char* script;
+};
+
+class ErpcRaftScripts : public testing::TestWithParam<ScriptCase> {};
 
 }  // namespace pyrdma::erpc::raft

@@ -117,11 +117,9 @@ std::string open_again(Disk& disk, const Known& before, const std::string& file,
            std::to_string(store.last_index()) + ", term " + std::to_string(store.term()) +
            ", vote " + std::to_string(store.vote());
   } catch (const Error& error) {
-    const std::string text = error.what();
-    if (error.code() == ErrorCode::kUnavailable && text.find(file) != std::string::npos &&
-        text.find("add it again") != std::string::npos)
+    if (error.code() == ErrorCode::kUnavailable && error.definite() && names(error.what(), {file}))
       return {};
-    return "a bad error: " + text;
+    return std::string("a bad error: ") + error.what();
   }
 }
 
@@ -276,8 +274,7 @@ std::string lost_on_a_bad_disk(std::uint64_t seed, Bug bug) {
         known = known_of(store);
       }
     } catch (const Error& error) {
-      if (std::string(error.what()).find("I/O error") == std::string::npos)
-        return std::string("refused: ") + error.what();
+      if (error.definite()) return std::string("refused: ") + error.what();
     }
     if (rng.below(2) == 0) disk.env.disk().crash(true);
   }

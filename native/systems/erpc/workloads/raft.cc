@@ -40,7 +40,8 @@ class ErpcRaft final : public measure::Workload {
         {"durability",
          std::string("memory"),
          "",
-         "where members keep term, vote and log; with memory, a member that crashed is lost",
+         "where members keep term, vote and log; with memory, a member that crashed is lost: "
+         "started again, it takes no part",
          0,
          0,
          {"disk", "memory"}},
@@ -100,8 +101,14 @@ class ErpcRaft final : public measure::Workload {
     options.endpoint =
         endpoint_options(params, 2 * (static_cast<std::uint32_t>(threads) + 2 * replicas));
     options.endpoint.preallocated_bytes = 128;  // of an answer
-    options.member.group = members(params);
     options.member.durability = params.choice<raft::Durability>("durability");
+    // Without a disk a member that starts again has forgotten its votes. It waits to be added.
+    const bool waits =
+        env.incarnation() != 0 && options.member.durability == raft::Durability::kMemory;
+    if (waits)
+      options.contacts = members(params);
+    else
+      options.member.group = members(params);
     options.member.election_timeout = params.integer("election_timeout_ns");
     options.member.heartbeat = params.integer("heartbeat_ns");
     options.member.unit = std::min(options.member.unit, options.member.heartbeat);
@@ -129,7 +136,7 @@ class ErpcRaft final : public measure::Workload {
     std::uint64_t seen = 0;
     while (!member.run_until(is_over, env.now() + patience(params))) {
       const std::uint64_t applied = member.member().applied_index() + finished.size();
-      if (std::exchange(seen, applied) != applied) continue;
+      if (std::exchange(seen, applied) != applied || waits) continue;
       throw Error(ErrorCode::kTimeout,
                   "node " + std::to_string(env.node()) + " has applied no command for " +
                       std::to_string(params.integer("wait_timeout_ms")) + " ms; " +

@@ -41,6 +41,11 @@ void raise_losses(fuzz::Options& options) {
 fuzz::Outcome run_storm(const fuzz::Options& wanted) {
   if (const std::string problem = raft_problem(); !problem.empty())
     throw Error(ErrorCode::kUnavailable, problem);
+  if (wanted.timeline)
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "timeline: erpc_raft_group has none, since it runs without a simulated fabric: leave "
+        "the timeline out, or take the trace");
   fuzz::Outcome outcome;
   fuzz::Options options = wanted;
   raise_losses(options);

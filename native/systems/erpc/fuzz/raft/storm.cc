@@ -248,8 +248,7 @@ void Storm::restart(NodeId n) {
     return;
   }
   note("member " + std::to_string(n) + " cannot start: " + world_.why());
-  const bool refused = world_.why().find("add it again") != std::string::npos;
-  if (!refused) {
+  if (!world_.is_refused()) {
     world_.at(world_.now() + kTend, [this, n] { restart(n); });
     return;
   }

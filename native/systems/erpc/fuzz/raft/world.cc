@@ -102,6 +102,7 @@ bool World::restart(NodeId n) {
     return true;
   } catch (const Error& error) {
     why_ = error.what();
+    refused_ = error.code() == ErrorCode::kUnavailable && error.definite();
     return false;
   }
 }

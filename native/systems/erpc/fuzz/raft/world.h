@@ -73,6 +73,8 @@ class World {
   /// Returns false if the member cannot start; why() tells the reason.
   bool restart(NodeId n);
   const std::string& why() const { return why_; }
+  /// Whether the store was refused: it is damaged, and a further try ends so, too.
+  bool is_refused() const { return refused_; }
   /// The storage is lost; the member comes back as a new one.
   void wipe(NodeId n);
   void pause(NodeId n, bool paused) { nodes_.at(n)->paused = paused; }
@@ -190,6 +192,7 @@ class World {
   std::optional<NodeId> candidate_;
   Time now_ = kMillisecond;
   std::string why_;
+  bool refused_ = false;
 };
 
 }  // namespace pyrdma::erpc::raft

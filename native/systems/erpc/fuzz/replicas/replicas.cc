@@ -110,21 +110,20 @@ std::string World::describe() const {
 
 void run_member(World& world, Env& env) {
   while (!world.over) {
+    bool has_run = false;
     try {
       raft::RpcMember member(env, world.member_options());
       const Running running(world, env.node(), member);
+      has_run = true;
       member.run_until([&] { return world.over; }, kForever);
     } catch (const Error& error) {
-      // A disk may fail while a member starts or runs. Nothing may be refused.
-      const std::string text = error.what();
-      if (error.code() == ErrorCode::kExhausted || text.find("I/O error") != std::string::npos ||
-          text.find("no space left") != std::string::npos) {
-        ++world.outcome.reconnects;
-        env.sleep_until(env.now() + 50 * kMicrosecond);
-        continue;
+      // A disk may fail or be full while a member starts or runs. No store may be refused.
+      if (!has_run && error.code() == ErrorCode::kUnavailable && error.definite()) {
+        world.violation("start", "member " + std::to_string(env.node()) + ": " + error.what());
+        return;
       }
-      world.violation("failure", "member " + std::to_string(env.node()) + ": " + text);
-      return;
+      ++world.outcome.reconnects;
+      env.sleep_until(env.now() + 50 * kMicrosecond);
     }
   }
 }

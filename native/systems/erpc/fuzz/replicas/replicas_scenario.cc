@@ -105,7 +105,8 @@ fuzz::Outcome run_replicas(const fuzz::Options& wanted) {
   if (wanted.faults.heal_at == kForever)
     options.faults.heal_at += options.operations * (kMillisecond / 2);
   replicas::World world(options, outcome, phase);
-  fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 20 * options.recovery_limit));
+  fabric::sim::SimCluster cluster(fuzz::simulation_of(
+      options, 20 * options.recovery_limit + options.operations * 2 * kMillisecond));
   world.cluster = &cluster;
   world.observer.watch(cluster);
   phase.attach(cluster);
@@ -113,7 +114,7 @@ fuzz::Outcome run_replicas(const fuzz::Options& wanted) {
   try {
     cluster.run([&](Env& env) { run_node(world, env); });
   } catch (const Error& error) {
-    world.violation("liveness", std::string(error.what()).substr(0, 200) + world.describe());
+    world.violation("liveness", std::string(error.what()).substr(0, 200));
   }
   for (const auto& finding : world.invariants.findings())
     outcome.report("raft", cluster.now(), finding.text);

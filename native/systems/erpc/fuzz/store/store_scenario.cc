@@ -39,6 +39,7 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::noisy_neighbour};
 
 constexpr std::uint64_t kKeys = 6;
+constexpr std::uint32_t kBlock = 250;        // operations that share keys, and a history
 constexpr std::uint64_t kKeyDistance = 100;  // the order of keys is not that of their bytes
 constexpr std::uint32_t kMostSlots = 3;      // operations of a client under way
 constexpr std::uint64_t kMostScanned = 8;
@@ -56,7 +57,11 @@ struct PlannedCall {
 
 struct StoreWorld {
   StoreWorld(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)
-      : options(wanted), outcome(result), phase(faults), plans(wanted.nodes) {
+      : options(wanted),
+        outcome(result),
+        phase(faults),
+        plans(wanted.nodes),
+        histories(wanted.operations / kBlock + 1) {
     Rng rng(wanted.seed, -1, "fuzz store");
     workers = static_cast<std::uint32_t>(rng.below(3));
     slots = 1 + static_cast<std::uint32_t>(rng.below(kMostSlots));
@@ -74,7 +79,7 @@ struct StoreWorld {
                   : draw < 5 ? kEraseRequest
                   : draw < 7 ? kGetRequest
                              : kScanRequest;
-      call.key = rng.below(kKeys);
+      call.key = id / kBlock * kKeys + rng.below(kKeys);
       call.argument = call.type == kPutRequest ? 1000 + id : 1 + rng.below(kMostScanned);
       call.pause = static_cast<Time>(rng.below(8)) * kMicrosecond * faults.pace();
       plans[1 + rng.below(wanted.nodes - 1)].push_back(call);
@@ -89,7 +94,7 @@ struct StoreWorld {
   std::uint32_t workers = 0, slots = 1;
   std::vector<std::vector<PlannedCall>> plans;  // by node
   std::uint32_t finished = 0;                   // clients
-  check::History history;
+  std::vector<check::History> histories;        // of each block of operations
 };
 
 /// Node 0.
@@ -97,7 +102,7 @@ class StoreNode {
  public:
   StoreNode(StoreWorld& world, Env& env)
       : world_(world),
-        store_(env, {.max_keys = 2 * kKeys,
+        store_(env, {.max_keys = kKeys * world.histories.size(),
                      .readers = 2 + world.workers,
                      .bugs = StoreBugs::named(world.options.mutation)}),
         gets_(store_),
@@ -228,8 +233,8 @@ class StoreUser {
     std::memcpy(call.request->data(), words, call.request->size());
     const auto input = two ? check::Value::integer(static_cast<std::int64_t>(planned.argument))
                            : check::Value::none();
-    world_.history.invoke(world_.cluster->now(), call.process, function_of(planned.type),
-                          key_of(planned), input);
+    history_of(planned).invoke(world_.cluster->now(), call.process, function_of(planned.type),
+                               key_of(planned), input);
     endpoint_.enqueue_request(
         {session_, planned.type, call.request, call.response, &StoreUser::end, &call, 0});
   }
@@ -244,8 +249,8 @@ class StoreUser {
     call.is_open = false;
     const PlannedCall& planned = call.planned;
     const auto complete = [&](check::EventType type, const Value& value) {
-      world.history.complete(world.cluster->now(), call.process, type, function_of(planned.type),
-                             key_of(planned), value);
+      history_of(planned).complete(world.cluster->now(), call.process, type,
+                                   function_of(planned.type), key_of(planned), value);
     };
     if (outcome != Outcome::kOk) {
       // What was not sent has not run; anything else may have.
@@ -263,10 +268,12 @@ class StoreUser {
       for (std::size_t at = 0; at + sizeof(StoreEntry) <= bytes.size(); at += sizeof(StoreEntry)) {
         StoreEntry entry;
         std::memcpy(&entry, bytes.data() + at, sizeof entry);
+        // Behind the keys of the block come those of the next one.
+        if (entry.key / kKeyDistance / kKeys != planned.id / kBlock) break;
         entries.push_back(Value::integer(static_cast<std::int64_t>(entry.key / kKeyDistance)));
         entries.push_back(Value::integer(static_cast<std::int64_t>(entry.value)));
       }
-      value = world.history.list(entries);
+      value = history_of(planned).list(entries);
     } else if (planned.type == kEraseRequest && bytes.size() == 1) {
       value = Value::boolean(bytes[0] == static_cast<std::byte>(StoreOutcome::kDone));
     } else if (planned.type == kPutRequest &&
@@ -276,6 +283,9 @@ class StoreUser {
     complete(check::EventType::kOk, value);
   }
 
+  check::History& history_of(const PlannedCall& planned) {
+    return world_.histories[planned.id / kBlock];
+  }
   static check::Value word_at(std::span<const std::byte> bytes, std::size_t at) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes.data() + at, sizeof word);
@@ -319,7 +329,8 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   } catch (const Error& error) {
     outcome.report("error", cluster.now(), std::string(error.what()).substr(0, 200));
   }
-  fuzz::judge(outcome, options, world.history, "map", cluster.now());
+  for (const check::History& history : world.histories)
+    fuzz::judge(outcome, options, history, "map", cluster.now());
   fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }
