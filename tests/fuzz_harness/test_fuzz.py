@@ -261,7 +261,7 @@ def test_every_history_names_the_model_that_judged_it() -> None:
             assert sum(verdict.operations for _, verdict in verdicts) <= found["checked"]
             models |= {model for model, _ in verdicts}
         assert not fuzzing.run(options, seed)["histories"], "nobody asked for them"
-    assert models == {"register", "counter", "fifo", "mutex", "barrier", "kv", "multicast"}
+    assert models == {"register", "counter", "fifo", "mutex", "barrier", "kv", "map", "multicast"}
 
 
 def test_a_violated_history_goes_to_the_named_file_and_others_beside_it(tmp_path: Path) -> None:

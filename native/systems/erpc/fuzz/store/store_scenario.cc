@@ -329,8 +329,15 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   } catch (const Error& error) {
     outcome.report("error", cluster.now(), std::string(error.what()).substr(0, 200));
   }
-  for (const check::History& history : world.histories)
+  // One of the histories is kept, if any: the first that is wrong, or else the first.
+  for (const check::History& history : world.histories) {
+    const bool was_wrong = !outcome.violations.empty() || !outcome.undecided.empty();
     fuzz::judge(outcome, options, history, "map", cluster.now());
+    if (outcome.histories.size() < 2) continue;
+    const bool is_wrong = !outcome.violations.empty() || !outcome.undecided.empty();
+    if (is_wrong && !was_wrong) outcome.histories.front() = outcome.histories.back();
+    outcome.histories.pop_back();
+  }
   fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }
