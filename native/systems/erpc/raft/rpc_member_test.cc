@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/error_test.h"
+#include "env/storage.h"
 #include "fabric/sim/cluster.h"
 #include "fabric/sim/profile_test.h"
 #include "systems/erpc/raft/kv_client.h"
