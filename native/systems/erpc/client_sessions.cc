@@ -86,6 +86,9 @@ SessionId Endpoint::create_session(EndpointName server) {
   const Time now = env_.now();
   ++client_count_;
   session.state = SessionState::kConnecting;
+  session.number = ++sessions_made_;
+  session.first_request = options_.first_request.value_or(rng_() & PacketHeader::kMaxRequest) &
+                          ~std::uint64_t{options_.slots - 1};
   session.credits = options_.credits;
   session.free_slots = options_.slots == 64 ? ~0ULL : (1ULL << options_.slots) - 1;
   session.stalled_slots = 0;
@@ -95,7 +98,7 @@ SessionId Endpoint::create_session(EndpointName server) {
   session.slots = std::vector<ClientSlot>(options_.slots);
   for (std::uint32_t i = 0; i < options_.slots; ++i) {
     session.slots[i].index = static_cast<std::uint8_t>(i);
-    session.slots[i].request_number = i;
+    session.slots[i].request_number = session.first_request + i;
     session.slots[i].session = &session;
   }
   session.server = server;

@@ -32,6 +32,7 @@ Endpoint::Endpoint(Env& env, const Options& options, std::uint32_t number, Bugs 
       payload_(options_.packet_bytes - kHeaderRoom),
       small_(std::min(payload_, options_.max_message)),
       bugs_(bugs),
+      last_request_(bugs.has(Bug::kNumbersRunOut) ? ~std::uint64_t{0} : PacketHeader::kMaxRequest),
       pd_(env.device().create_protection_domain()),
       memory_(env, *pd_, kPageBytes),
       buffers_(env, memory_, payload_, options_.max_message, false),

@@ -163,7 +163,7 @@ class Endpoint {
   struct WheelEntry {
     std::uint32_t session, packet;
     std::uint64_t request_number;
-    std::uint32_t generation;
+    std::uint32_t session_number;
   };
   struct TypeEntry {
     Handler handler;
@@ -208,6 +208,10 @@ class Endpoint {
   std::uint32_t piece_bytes(std::uint32_t size, std::uint32_t piece) const {
     const std::uint32_t begin = piece * payload_;
     return size - begin < payload_ ? size - begin : payload_;
+  }
+  // The number of the next request of a slot; packet_header.h.
+  std::uint64_t after(std::uint64_t request) const {
+    return (request + options_.slots) & last_request_;
   }
   std::uint32_t packets_of(std::uint32_t size) const {
     return size <= payload_ ? 1 : (size + payload_ - 1) / payload_;
@@ -266,7 +270,7 @@ class Endpoint {
   void take_connect(const ManagementMessage& message);
   void end_server_session(ServerSession& session);
   void reclaim(ServerSession& session);
-  ServerSession& new_server_session();
+  ServerSession* new_server_session();
   ServerSession* find_server_session(std::uint32_t index, std::uint32_t generation);
 
   // session_manager.cc
@@ -293,6 +297,7 @@ class Endpoint {
   const std::uint32_t number_, payload_;
   const std::uint32_t small_;  // longest message of one packet
   Bugs bugs_;
+  const std::uint64_t last_request_;  // the highest number
   std::unique_ptr<fabric::ProtectionDomain> pd_;
   runtime::MemoryPool memory_;
   BufferPool buffers_, worker_buffers_;
@@ -306,7 +311,7 @@ class Endpoint {
 
   // Client.
   std::vector<std::unique_ptr<ClientSession>> clients_;
-  std::uint32_t client_count_ = 0, first_generation_ = 0;
+  std::uint32_t client_count_ = 0, first_generation_ = 0, sessions_made_ = 0;
   ClientSlot* first_active_ = nullptr;
   std::uint32_t active_ = 0;
   TimingWheel<WheelEntry> wheel_;

@@ -58,7 +58,7 @@ void Endpoint::start(ClientSession& session, const Request& request) {
   session.free_slots &= session.free_slots - 1;
   ClientSlot& slot = session.slots[index];
   slot.call = request;
-  slot.request_number += options_.slots;
+  slot.request_number = after(slot.request_number);
   slot.sent = slot.received = slot.sent_once = 0;
   slot.request_packets = packets_of(request.request->size());
   slot.response_packets = 0;

@@ -52,17 +52,12 @@ class Attack {
 
  private:
   ManagementMessage own(ManagementKind kind) const {
-    ManagementMessage message;
+    ManagementMessage message = connect_message(hostile_options(), peer_.address());
     message.kind = kind;
     message.client_token = 99;
     message.server_token = as_client_.server_token;
     message.server_session = as_client_.server_session;
     message.server_generation = as_client_.server_generation;
-    const Options options = hostile_options();
-    message.credits = options.credits;
-    message.slots = options.slots;
-    message.packet_bytes = options.packet_bytes;
-    message.client = peer_.address();
     return message;
   }
   void connect() {

@@ -29,12 +29,15 @@ struct ManagementMessage {
   std::uint16_t is_for_client = 0;  // an endpoint may be the client and the server of a session
   std::uint64_t client_token = 0;   // random; names the incarnation of the client's endpoint
   std::uint64_t server_token = 0;   // 0 in the first request to connect
-  std::uint32_t client_session = 0, client_generation = 0;
-  std::uint32_t server_session = 0, server_generation = 0;
-  std::uint32_t credits = 0, slots = 0, packet_bytes = 0, checksums = 0;
+  /// Random, and a multiple of `slots`: slot i counts its requests from this number plus i on. It
+  /// tells the session from earlier ones of its place, whose generations go round.
+  std::uint64_t first_request = 0;
+  std::uint16_t client_session = 0, client_generation = 0;
+  std::uint16_t server_session = 0, server_generation = 0;
+  std::uint16_t credits = 0, slots = 0, packet_bytes = 0, checksums = 0;
   fabric::QpAddress client;  // where answers go
 };
 static_assert(std::is_trivially_copyable_v<ManagementMessage>);
-static_assert(sizeof(ManagementMessage) == 96);
+static_assert(sizeof(ManagementMessage) == 88);
 
 }  // namespace pyrdma::erpc

@@ -65,6 +65,10 @@ Options checked(const Options& given, const fabric::Capabilities& device) {
                     " bytes; lower it, or raise packet_bytes");
   }
   check_bounds("workers", options.workers, 0U, 64U);
+  if (options.first_request) {
+    check_bounds("first_request", *options.first_request, std::uint64_t{0},
+                 PacketHeader::kMaxRequest);
+  }
   check_bounds("retransmission_timeout", options.retransmission_timeout, Time{1000},
                3600 * kSecond);
   check_bounds("least_timeout", options.least_timeout, Time{100}, 3600 * kSecond);

@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,9 @@ struct Options {
   /// Sessions may have more credits than the endpoint has receives. A packet may then find none.
   bool overcommit = false;
   std::uint32_t workers = 0;  // threads of this endpoint for handlers that take long; 0..64
+  /// For tests: the number from which each client session counts its requests, so that it soon
+  /// passes the last one, 2^36 - 1. Otherwise each session draws one.
+  std::optional<std::uint64_t> first_request;
 
   // Times, in ns.
   Time retransmission_timeout = 5 * kMillisecond;  // section 5.2.3

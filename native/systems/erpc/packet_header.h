@@ -18,6 +18,15 @@ enum class PacketKind : std::uint8_t {
 };
 inline constexpr std::uint32_t kPacketKinds = 5;
 
+/// The requests of a session are numbered from a random number on (ManagementMessage). A slot's
+/// next request has the number of its last one plus the number of slots, modulo 2^36. A packet
+/// belongs to the present request of its slot, or to the next one, if the numbers are equal; no
+/// number is compared by size. A slot comes to the same number again after 2^30 requests, with 64
+/// slots, or more. Each takes a round trip, of half a microsecond at least. So a packet that is
+/// taken for one of the later request has been on its way for 8 minutes. The networks of a data
+/// center drop a packet after less than a second. TCP assumes two minutes at most (RFC 9293,
+/// section 3.4.1).
+///
 /// An RPC has packets of the client 0 to n-1, and as many of the server. Packet i of the server
 /// answers packet i of the client. The pieces of the request come first: the numbers of the
 /// response's pieces continue from the last one of the request.

@@ -1,5 +1,8 @@
 // The packets of an RPC, one by one (eRPC, figure 3). A server by hand answers when the test says
 // so, and writes down what the client sends.
+#include <map>
+#include <set>
+
 #include "systems/erpc/raw_peer_test.h"
 #include "systems/erpc/worlds_test.h"
 
@@ -153,12 +156,7 @@ TEST_F(ErpcPackets, AServerAnswersEachPacketOnce) {
     }
     RawPeer peer(env);
     peer.aim_at(1);
-    ManagementMessage message;
-    message.client_token = 5;
-    message.credits = options.credits;
-    message.slots = options.slots;
-    message.packet_bytes = options.packet_bytes;
-    message.client = peer.address();
+    const ManagementMessage message = connect_message(options, peer.address());
     peer.send(message);
     peer.send(message);
     const ManagementMessage first = peer.receive()->message(), again = peer.receive()->message();
@@ -198,9 +196,171 @@ TEST_F(ErpcPackets, AServerAnswersEachPacketOnce) {
   });
 }
 
+// A late packet has a number that its slot has left behind, also behind the last number.
+TEST_F(ErpcPackets, AServerTellsALatePacketWhenTheNumbersGoRound) {
+  Options options;
+  options.packet_bytes = 1024;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      Endpoint endpoint(env, options);
+      serve_sized(endpoint);
+      while (!is_over) endpoint.run_for(20 * kMicrosecond);
+      EXPECT_EQ(endpoint.counters().handled, 3U);
+      EXPECT_EQ(endpoint.counters().stale, 5U);
+      return;
+    }
+    RawPeer peer(env);
+    peer.aim_at(1);
+    ManagementMessage message = connect_message(options, peer.address());
+    constexpr std::uint64_t kEnd = PacketHeader::kMaxRequest + 1;
+    message.first_request = kEnd - 16;
+    peer.send(message);
+    const ManagementMessage session = peer.receive()->message();
+    const auto is_answered = [&](std::uint64_t request) {
+      PacketHeader header;
+      header.what = PacketHeader::make_what(PacketKind::kRequest, 0, 0, 1);
+      header.whose =
+          PacketHeader::make_whose(request, session.server_session, session.server_generation);
+      peer.send(header);
+      const auto answer = peer.receive(20 * kMicrosecond);
+      return answer && answer->header.request() == request;
+    };
+    EXPECT_TRUE(is_answered(kEnd - 8));
+    EXPECT_TRUE(is_answered(0)) << "the next number of slot 0";
+    EXPECT_FALSE(is_answered(kEnd - 8));
+    EXPECT_TRUE(is_answered(0)) << "again, and the handler does not run";
+    EXPECT_FALSE(is_answered(kEnd - 16));
+    EXPECT_FALSE(is_answered(16)) << "a later number than the next one";
+    EXPECT_TRUE(is_answered(8));
+    EXPECT_FALSE(is_answered(0));
+    is_over = true;
+  });
+}
+
+// The generations of a place go round after 4,096 sessions, which takes some milliseconds: a late
+// packet may have the generation of a later session.
+TEST_F(ErpcPackets, SessionsOfEqualNamesHaveOtherNumbers) {
+  constexpr std::uint32_t kSessions = PacketHeader::kGenerations + 20;
+  Options options;
+  options.packet_bytes = 1024;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 0) {
+      Endpoint endpoint(env, options);
+      for (std::uint32_t i = 0; i < kSessions; ++i) {
+        const SessionId session = endpoint.create_session({1, 0});
+        endpoint.connect({&session, 1});
+        endpoint.destroy_session(session);
+        endpoint.run_until([&] { return endpoint.client_sessions() == 0; }, kForever);
+      }
+      is_over = true;
+      return;
+    }
+    RawPeer peer(env);
+    peer.publish(options.name);
+    std::map<std::uint32_t, std::set<std::uint64_t>> numbers;  // by generation
+    while (!is_over) {
+      const auto packet = peer.receive(20 * kMicrosecond);
+      if (!packet) continue;
+      ManagementMessage message = packet->message();
+      EXPECT_EQ(message.client_session, 0U);
+      EXPECT_EQ(message.first_request % options.slots, 0U);
+      numbers[message.client_generation].insert(message.first_request);
+      message.kind = message.kind == ManagementKind::kConnect ? ManagementKind::kConnected
+                                                              : ManagementKind::kDisconnected;
+      message.is_for_client = 1;
+      message.server_token = 77;
+      peer.aim(message.client);
+      peer.send(message);
+    }
+    EXPECT_EQ(numbers.size(), PacketHeader::kGenerations);
+    std::uint32_t twice = 0;
+    for (const auto& [generation, of_sessions] : numbers) twice += of_sessions.size() == 2;
+    EXPECT_EQ(twice, kSessions - PacketHeader::kGenerations);
+  });
+}
+
+// Every generation of the client's place has been used since, and its last disconnect was lost.
+TEST_F(ErpcPackets, AConnectOfAnEqualNameEndsTheOldSession) {
+  Options options;
+  options.packet_bytes = 1024;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      Endpoint endpoint(env, options);
+      while (!is_over) endpoint.run_for(20 * kMicrosecond);
+      EXPECT_EQ(endpoint.server_sessions(), 1U);
+      return;
+    }
+    RawPeer peer(env);
+    peer.aim_at(1);
+    ManagementMessage message = connect_message(options, peer.address());
+    peer.send(message);
+    const ManagementMessage first = peer.receive()->message();
+    message.first_request = 800;
+    peer.send(message);
+    const ManagementMessage second = peer.receive()->message();
+    EXPECT_EQ(second.kind, ManagementKind::kConnected);
+    EXPECT_EQ(second.first_request, 800U);
+    EXPECT_NE(second.server_generation, first.server_generation);
+    is_over = true;
+  });
+}
+
+// An ended session keeps its place while its handler runs. A header has no number for one more.
+TEST_F(ErpcPackets, AServerWithoutPlacesRefuses) {
+  constexpr std::uint32_t kPlaces = 1U << 16U;
+  Options options;
+  options.packet_bytes = 1024;
+  options.slots = options.credits = 1;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      std::vector<RequestHandle> handles;
+      Endpoint endpoint(env, options);
+      endpoint.register_handler(1, [&](RequestHandle& handle) { handles.push_back(handle); });
+      while (!is_over) endpoint.run_for(20 * kMicrosecond);
+      EXPECT_EQ(handles.size(), kPlaces);
+      EXPECT_EQ(endpoint.server_sessions(), 0U);
+      return;
+    }
+    RawPeer peer(env);
+    peer.aim_at(1);
+    ManagementMessage message = connect_message(options, peer.address());
+    for (std::uint32_t i = 0; i < kPlaces; ++i) {
+      message.client_token = i + 1;
+      peer.send(message);
+      ManagementMessage session = peer.receive()->message();
+      ASSERT_EQ(session.kind, ManagementKind::kConnected);
+      ASSERT_EQ(session.server_session, i);
+      PacketHeader header;
+      header.what = PacketHeader::make_what(PacketKind::kRequest, 0, 0, 1);
+      header.whose = PacketHeader::make_whose(1, i, session.server_generation);
+      peer.send(header);
+      session.kind = ManagementKind::kDisconnect;
+      session.is_for_client = 0;
+      session.client = peer.address();
+      peer.send(session);
+      ASSERT_EQ(peer.receive()->message().kind, ManagementKind::kDisconnected);
+    }
+    message.client_token = kPlaces + 1;
+    peer.send(message);
+    const ManagementMessage refused = peer.receive()->message();
+    EXPECT_EQ(refused.kind, ManagementKind::kRefused);
+    EXPECT_EQ(refused.reason, Refusal::kNoSessions);
+    is_over = true;
+  });
+}
+
 // No device can be reached at such an address. The endpoint goes on.
 TEST_F(ErpcPackets, AWrongAddressIsCounted) {
   Options options;
+  options.packet_bytes = 4096;
   fabric::sim::SimCluster cluster(runtime::sim_options(2));
   cluster.run([&](Env& env) {
     if (env.node() == 1) {
@@ -212,12 +372,7 @@ TEST_F(ErpcPackets, AWrongAddressIsCounted) {
     }
     RawPeer peer(env);
     peer.aim_at(1);
-    ManagementMessage message;
-    message.client_token = 5;
-    message.credits = options.credits;
-    message.slots = options.slots;
-    message.packet_bytes = 4096;
-    message.client = peer.address();
+    ManagementMessage message = connect_message(options, peer.address());
     message.client.lid = 9;
     peer.send(message);
     message.client.node = 2;

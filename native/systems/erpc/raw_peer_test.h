@@ -125,4 +125,15 @@ class RawPeer {
   std::uint64_t next_ = 0;
 };
 
+/// What a client by hand, at `from`, asks a server with these options for.
+inline ManagementMessage connect_message(const Options& options, const fabric::QpAddress& from) {
+  ManagementMessage message;
+  message.client_token = 5;
+  message.credits = static_cast<std::uint16_t>(options.credits);
+  message.slots = static_cast<std::uint16_t>(options.slots);
+  message.packet_bytes = static_cast<std::uint16_t>(options.packet_bytes);
+  message.client = from;
+  return message;
+}
+
 }  // namespace pyrdma::erpc

@@ -33,7 +33,7 @@ ServerSession* Endpoint::server_session_of(const Packet& packet) {
     return;
   const std::uint64_t request = packet.header.request();
   ServerSlot& slot = session->slots[request & (options_.slots - 1)];
-  if (request == slot.request_number + options_.slots ||
+  if (request == after(slot.request_number) ||
       (bugs_.has(Bug::kExecutesAgain) && request == slot.request_number &&
        slot.state == ServerState::kAnswered) ||
       (bugs_.has(Bug::kOlderRequestTaken) && request < slot.request_number &&

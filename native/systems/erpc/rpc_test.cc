@@ -92,6 +92,32 @@ TEST_P(ErpcWorlds, EachSwitchLeavesTheResultsAsTheyAre) {
   }
 }
 
+TEST_P(ErpcWorlds, TheNumbersOfRequestsGoRound) {
+  for (const std::uint32_t slots : {1U, 8U, 64U}) {
+    Options options;
+    options.slots = slots;
+    options.first_request = PacketHeader::kMaxRequest - 5 * slots;
+    run(
+        2,
+        [](Endpoint& endpoint) {
+          serve_sized(endpoint);
+          if (endpoint.env().node() != 0) return;
+          const SessionId session = connect_to(endpoint, 1);
+          const std::uint32_t rounds = 10 * endpoint.options().slots;
+          std::vector<std::unique_ptr<TestCall>> calls;
+          for (std::uint32_t i = 0; i < rounds; ++i) {
+            calls.push_back(std::make_unique<TestCall>(endpoint, i * 37 % 9000, i * 91 % 9000, i));
+            calls.back()->send(session);
+          }
+          for (const auto& call : calls) {
+            ASSERT_TRUE(call->wait()) << endpoint.describe_pending();
+            EXPECT_TRUE(call->is_right());
+          }
+        },
+        options);
+  }
+}
+
 TEST_P(ErpcWorlds, WorkersRunHandlersBesideTheDispatchThread) {
   Options options;
   options.workers = 2;

@@ -49,7 +49,7 @@ void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
   std::uint32_t bytes = kHeaderBytes;
   if (packet < slot.request_packets) bytes += piece_bytes(slot.call.request->size(), packet);
   const Time at = session.rate.reserve(bytes, now);
-  wheel_.insert({session.index, packet, slot.request_number, session.generation}, at, now);
+  wheel_.insert({session.index, packet, slot.request_number, session.number}, at, now);
   is_due_earlier_ = true;
   ++slot.in_wheel;
   ++session.in_wheel;
@@ -61,7 +61,7 @@ void Endpoint::send_due(Time now) {
   wheel_.reap(now, [this](const WheelEntry& entry) {
     const Scope step(env_, scope::leave_wheel);
     ClientSession& session = *clients_[entry.session];
-    if (session.generation != entry.generation || session.state == SessionState::kFree) return;
+    if (session.number != entry.session_number || session.state == SessionState::kFree) return;
     --session.in_wheel;
     ClientSlot& slot = session.slots[entry.request_number % options_.slots];
     // The packet of a request that has ended holds no buffer: it names the request.

@@ -15,37 +15,44 @@ std::uint64_t client_key(std::uint64_t token, std::uint32_t session, std::uint32
 
 }  // namespace
 
-ServerSession& Endpoint::new_server_session() {
+// Sessions that have ended keep their places while handlers run. Returns null when all are taken.
+ServerSession* Endpoint::new_server_session() {
   for (const auto& session : servers_) {
     if (server_count_ == servers_.size()) break;  // none is free
     if (session->state != SessionState::kFree) continue;
     session->generation = (session->generation + 1) % PacketHeader::kGenerations;
-    return *session;
+    return session.get();
   }
+  if (servers_.size() == kMaxServerSessions) return nullptr;
   ServerSession& session = *servers_.emplace_back(std::make_unique<ServerSession>());
   session.index = static_cast<std::uint32_t>(servers_.size() - 1);
   session.generation = first_generation_;
-  return session;
+  return &session;
 }
 
 void Endpoint::take_connect(const ManagementMessage& message) {
   const std::uint64_t key =
       client_key(message.client_token, message.client_session, message.client_generation);
   if (const auto found = server_index_.find(key); found != server_index_.end()) {
-    const ServerSession& session = *servers_[found->second];
-    // The client has not heard the answer.
-    reached("erpc/connect_again");
-    if (session.state == SessionState::kConnected)
+    ServerSession& session = *servers_[found->second];
+    if (session.first_request == message.first_request) {
+      // The client has not heard the answer.
+      reached("erpc/connect_again");
       send_management(session.to, about(session, ManagementKind::kConnected));
-    return;
+      return;
+    }
+    // The client's generations have gone round, and it has ended that session long ago.
+    end_server_session(session);
   }
   Refusal refusal = Refusal::kNone;
+  ServerSession* made = nullptr;
   if (message.slots != options_.slots || message.packet_bytes != options_.packet_bytes ||
-      message.checksums != static_cast<std::uint32_t>(options_.checksums)) {
+      message.checksums != static_cast<std::uint32_t>(options_.checksums) ||
+      message.first_request % options_.slots != 0) {
     refusal = Refusal::kOtherOptions;
   } else if (message.credits == 0 || message.credits > options_.credits || !has_room()) {
     refusal = Refusal::kNoReceives;
-  } else if (server_count_ == kMaxServerSessions) {
+  } else if (made = new_server_session(); made == nullptr) {
     refusal = Refusal::kNoSessions;
   }
   std::unique_ptr<fabric::AddressHandle> handle = handle_of_peer(message.client);
@@ -61,7 +68,7 @@ void Endpoint::take_connect(const ManagementMessage& message) {
     transport_.drain();  // the handle ends here
     return;
   }
-  ServerSession& session = new_server_session();
+  ServerSession& session = *made;
   ++server_count_;
   session.state = SessionState::kConnected;
   session.peer = PacketHeader::make_whose(0, message.client_session, message.client_generation);
@@ -74,7 +81,9 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   session.client_session = message.client_session;
   session.client_generation = message.client_generation;
   session.slots = std::vector<ServerSlot>(options_.slots);
-  for (std::uint32_t i = 0; i < options_.slots; ++i) session.slots[i].request_number = i;
+  session.first_request = message.first_request;
+  for (std::uint32_t i = 0; i < options_.slots; ++i)
+    session.slots[i].request_number = message.first_request + i;
   server_index_[key] = session.index;
   send_management(session.to, about(session, ManagementKind::kConnected));
 }

@@ -110,6 +110,7 @@ struct KnownEndpoint {
 struct ClientSession {
   SessionState state = SessionState::kFree;
   std::uint32_t index = 0, generation = 0;
+  std::uint32_t number = 0;  // among all sessions that the endpoint has made
   std::uint32_t credits = 0;
   std::uint64_t free_slots = 0;     // bits
   std::uint64_t stalled_slots = 0;  // bits: active, and waiting for a credit
@@ -125,7 +126,7 @@ struct ClientSession {
   // Management.
   EndpointName server;
   std::uint32_t server_session = 0, server_generation = 0;
-  std::uint64_t server_token = 0;
+  std::uint64_t server_token = 0, first_request = 0;
   std::uint32_t incarnation = 0;  // of the server's address
   std::unique_ptr<fabric::AddressHandle> handle;
   KnownEndpoint* known = nullptr;  // the server
@@ -167,7 +168,7 @@ struct ServerSession {
   // Management.
   NodeId client_node = 0;  // that the fabric has named, or that the client's address names
   std::uint32_t client_session = 0, client_generation = 0;
-  std::uint64_t client_token = 0;
+  std::uint64_t client_token = 0, first_request = 0;
   std::unique_ptr<fabric::AddressHandle> handle;
   std::uint32_t unanswered = 0;
 };

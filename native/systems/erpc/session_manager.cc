@@ -19,6 +19,9 @@ namespace {
 
 constexpr std::uint32_t kPings = 10;
 
+/// The fields of a message hold every value that sessions and options may have.
+std::uint16_t narrow(std::uint32_t value) { return static_cast<std::uint16_t>(value); }
+
 }  // namespace
 
 std::string Endpoint::address_key(EndpointName name, std::uint32_t incarnation) const {
@@ -74,14 +77,15 @@ ManagementMessage Endpoint::about(const ClientSession& session, ManagementKind k
   message.kind = kind;
   message.client_token = token_;
   message.server_token = session.server_token;
-  message.client_session = session.index;
-  message.client_generation = session.generation;
-  message.server_session = session.server_session;
-  message.server_generation = session.server_generation;
-  message.credits = options_.credits;
-  message.slots = options_.slots;
-  message.packet_bytes = options_.packet_bytes;
-  message.checksums = static_cast<std::uint32_t>(options_.checksums);
+  message.first_request = session.first_request;
+  message.client_session = narrow(session.index);
+  message.client_generation = narrow(session.generation);
+  message.server_session = narrow(session.server_session);
+  message.server_generation = narrow(session.server_generation);
+  message.credits = narrow(options_.credits);
+  message.slots = narrow(options_.slots);
+  message.packet_bytes = narrow(options_.packet_bytes);
+  message.checksums = static_cast<std::uint16_t>(options_.checksums);
   message.client = transport_.address();
   return message;
 }
@@ -92,10 +96,11 @@ ManagementMessage Endpoint::about(const ServerSession& session, ManagementKind k
   message.is_for_client = 1;
   message.client_token = session.client_token;
   message.server_token = token_;
-  message.client_session = session.client_session;
-  message.client_generation = session.client_generation;
-  message.server_session = session.index;
-  message.server_generation = session.generation;
+  message.first_request = session.first_request;
+  message.client_session = narrow(session.client_session);
+  message.client_generation = narrow(session.client_generation);
+  message.server_session = narrow(session.index);
+  message.server_generation = narrow(session.generation);
   return message;
 }
 
@@ -124,9 +129,9 @@ void Endpoint::take_management(const Packet& packet) {
   }
   std::memcpy(&message, packet.data, sizeof message);
   const auto kind = static_cast<std::uint32_t>(message.kind);
-  if (kind >= kManagementKinds || message.client_session > 0xffffU ||
-      message.client_generation >= PacketHeader::kGenerations || message.server_session > 0xffffU ||
-      message.server_generation >= PacketHeader::kGenerations) {
+  if (kind >= kManagementKinds || message.client_generation >= PacketHeader::kGenerations ||
+      message.server_generation >= PacketHeader::kGenerations ||
+      message.first_request > PacketHeader::kMaxRequest) {
     ++counters_.bad_management;
     return;
   }
@@ -149,7 +154,8 @@ void Endpoint::take_for_client(const ManagementMessage& message) {
   ClientSession* session =
       message.client_session < clients_.size() ? clients_[message.client_session].get() : nullptr;
   const bool is_known = session != nullptr && session->state != SessionState::kFree &&
-                        session->generation == message.client_generation;
+                        session->generation == message.client_generation &&
+                        session->first_request == message.first_request;
   if (message.kind == ManagementKind::kPing) {
     // The server asks. Without the session it may forget its own.
     if (is_known && session->state == SessionState::kConnected) {
@@ -217,7 +223,8 @@ void Endpoint::take_for_server(const ManagementMessage& message) {
                         session->generation == message.server_generation &&
                         session->client_token == message.client_token &&
                         session->client_session == message.client_session &&
-                        session->client_generation == message.client_generation;
+                        session->client_generation == message.client_generation &&
+                        session->first_request == message.first_request;
   ManagementMessage answer = message;
   answer.is_for_client = 1;
   switch (message.kind) {

@@ -91,6 +91,7 @@ const FoundBug kFoundBugs[] = {
     {"dead_client_kept", {{Fault::crash, 10}}, false, 20},
     {"any_ping_answered", {{Fault::pause, 10}}, true, 60},
     {"not_sent_claimed", {{Fault::crash, 10}}, false, 20},
+    {"numbers_run_out", {}, false, 20},
 };
 
 fuzz::Options options_of_bug(const FoundBug& bug, std::uint64_t seed) {

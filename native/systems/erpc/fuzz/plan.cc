@@ -116,6 +116,11 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.growing_timeouts = options.congestion_control != CongestionControl::kNone || coin(rng);
   options.adaptive_timeout = preset != kPresetNames.end() ? wanted.preset == "best" : coin(rng);
   options.least_timeout = options.retransmission_timeout / 8;
+  // In a quarter of the runs the numbers of requests soon go round. In another one all sessions
+  // have equal numbers, and their generations alone tell them apart.
+  const std::uint64_t numbers = rng.below(4);
+  if (numbers == 0) options.first_request = PacketHeader::kMaxRequest - rng.below(64);
+  if (numbers == 1) options.first_request = 0;
   return shape;
 }
 
