@@ -91,7 +91,7 @@ SessionId Endpoint::create_session(EndpointName server) {
                           ~std::uint64_t{options_.slots - 1};
   session.credits = options_.credits;
   session.free_slots = options_.slots == 64 ? ~0ULL : (1ULL << options_.slots) - 1;
-  session.stalled_slots = 0;
+  session.stalled_slots = session.turn = 0;
   session.in_wheel = session.unanswered = session.incarnation = 0;
   session.rate = RateControl(options_, now);
   session.round_trip = RoundTrip();

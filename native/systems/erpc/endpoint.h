@@ -199,7 +199,9 @@ class Endpoint {
   [[gnu::noinline]] void call_failed();
 
   // send_packets.cc
-  [[gnu::noinline]] void send_packets(ClientSlot& slot);
+  static constexpr std::uint32_t kAllPackets = ~std::uint32_t{0};
+  [[gnu::noinline]] void send_packets(ClientSlot& slot, std::uint32_t most = kAllPackets);
+  [[gnu::noinline]] void send_next(ClientSlot& slot);
   [[gnu::noinline]] void send_stalled(ClientSession& session);
   [[gnu::noinline]] void pace(ClientSlot& slot, std::uint32_t packet);
   [[gnu::noinline]] void transmit(ClientSlot& slot, std::uint32_t packet);

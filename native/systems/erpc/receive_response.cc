@@ -63,8 +63,7 @@ namespace pyrdma::erpc {
   ++session->credits;
   slot.progress = packet.arrived;
   slot.retransmissions = 0;
-  send_packets(slot);
-  if (session->stalled_slots != 0) send_stalled(*session);
+  send_next(slot);
 }
 
 // Most RPCs have one packet each way. Such an answer passes the tests of the general path with
@@ -83,7 +82,6 @@ bool Endpoint::is_small_response(const ClientSlot& slot, const Packet& packet) c
 
 void Endpoint::take_small_response(ClientSession& session, ClientSlot& slot, const Packet& packet) {
   measure(session, slot, packet);
-  slot.received = 1;
   ++session.credits;
   MsgBuffer& response = *slot.call.response;
   response.resize(packet.bytes);
@@ -91,9 +89,9 @@ void Endpoint::take_small_response(ClientSession& session, ClientSlot& slot, con
     env_.charge_copy(packet.bytes);
     copy_piece(response.data(), packet.data, packet.bytes);
   }
-  finish(slot, Outcome::kOk);
   if (session.stalled_slots != 0) [[unlikely]]
     send_stalled(session);
+  finish(slot, Outcome::kOk);
 }
 
 void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Packet& packet) {
@@ -151,13 +149,15 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
       std::memcpy(response.data() + begin, packet.data, packet.bytes);
     }
   }
-  if (is_last) [[likely]] {
-    finish(slot, outcome);
-  } else {
-    send_packets(slot);
+  if (!is_last) [[unlikely]] {
+    send_next(slot);
+    return;
   }
-  if (session.stalled_slots != 0) [[unlikely]]
+  const bool is_late = bugs_.has(Bug::kOwnSlotFirst);
+  if (session.stalled_slots != 0 && !is_late) [[unlikely]]
     send_stalled(session);
+  finish(slot, outcome);
+  if (is_late) send_stalled(session);
 }
 
 void Endpoint::measure(ClientSession& session, ClientSlot& slot, const Packet& packet) {

@@ -1,6 +1,12 @@
 // Packets of the client: the pieces of the request, then one packet for each further piece of the
 // response (eRPC, section 5.1). Each takes a credit (4.3.1), and goes when the session's rate
 // allows (5.2).
+//
+// The paper names no order among the requests of a session. Here those that wait for a credit take
+// turns, a packet each: a returned credit goes to the next one, and not to the request that it came
+// from, to its continuation or to the backlog. So a request waits for as many packets as the
+// session has slots, however long the others are. Between two packets a session either has no
+// credit or no request that waits for one, so a new request that finds a credit passes nobody.
 #include <algorithm>
 #include <bit>
 
@@ -8,8 +14,10 @@
 
 namespace pyrdma::erpc {
 
-void Endpoint::send_packets(ClientSlot& slot) {
+// Sends up to `most` packets. The slot waits for a further turn with the rest.
+void Endpoint::send_packets(ClientSlot& slot, std::uint32_t most) {
   ClientSession& session = *slot.session;
+  session.stalled_slots &= ~(1ULL << slot.index);
   // The pieces of the response may be asked for once the first one has said how many there are.
   const std::uint32_t last = slot.response_packets == 0
                                  ? slot.request_packets
@@ -17,10 +25,10 @@ void Endpoint::send_packets(ClientSlot& slot) {
   if (slot.sent >= last) return;
   if (last > 1 && slot.sent_at == nullptr) [[unlikely]]
     slot.sent_at = std::make_unique<Time[]>(options_.credits);
-  while (slot.sent < last) {
-    if (session.credits == 0) {
+  for (; slot.sent < last; --most) {
+    if (session.credits == 0 || most == 0) {
       session.stalled_slots |= 1ULL << slot.index;
-      reached("erpc/no_credits");
+      if (session.credits == 0) reached("erpc/no_credits");
       return;
     }
     --session.credits;
@@ -33,12 +41,20 @@ void Endpoint::send_packets(ClientSlot& slot) {
   }
 }
 
+// A credit of this slot has come back.
+void Endpoint::send_next(ClientSlot& slot) {
+  ClientSession& session = *slot.session;
+  const bool is_alone = (session.stalled_slots & ~(1ULL << slot.index)) == 0;
+  send_packets(slot, is_alone || bugs_.has(Bug::kOwnSlotFirst) ? kAllPackets : 0);
+  if (!is_alone) send_stalled(session);
+}
+
 void Endpoint::send_stalled(ClientSession& session) {
-  // Slots take turns, so that a long message does not starve the others.
   while (session.stalled_slots != 0 && session.credits != 0) {
-    const auto index = static_cast<std::uint32_t>(std::countr_zero(session.stalled_slots));
-    session.stalled_slots &= session.stalled_slots - 1;
-    send_packets(session.slots[index]);
+    const std::uint64_t later = session.stalled_slots & ~1ULL << session.turn;
+    session.turn =
+        static_cast<std::uint8_t>(std::countr_zero(later != 0 ? later : session.stalled_slots));
+    send_packets(session.slots[session.turn], bugs_.has(Bug::kOwnSlotFirst) ? kAllPackets : 1);
   }
 }
 

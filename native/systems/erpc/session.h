@@ -114,6 +114,7 @@ struct ClientSession {
   std::uint32_t credits = 0;
   std::uint64_t free_slots = 0;     // bits
   std::uint64_t stalled_slots = 0;  // bits: active, and waiting for a credit
+  std::uint8_t turn = 0;            // the slot that has had the last credit of those
   std::uint64_t peer = 0;           // header word: the server's session and generation
   Destination to;
   Time heard = 0;  // when the last packet of the server came
