@@ -151,7 +151,7 @@ class Endpoint {
   std::uint32_t client_sessions() const { return client_count_; }
   std::uint32_t server_sessions() const { return server_count_; }
   std::uint64_t memory_per_session() const;
-  /// Calls `probe` with the round-trip time of each packet of the client.
+  /// Calls `probe` with the round-trip time of each packet of the client that was sent once.
   void probe_round_trips(std::function<void(Time)> probe) { probe_ = std::move(probe); }
   fabric::QpAddress address() const { return transport_.address(); }
 

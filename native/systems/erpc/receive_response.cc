@@ -160,18 +160,31 @@ void Endpoint::take_response(ClientSession& session, ClientSlot& slot, const Pac
   if (is_late) send_stalled(session);
 }
 
+// A packet and the copies of it that wait in the wheel leave that before the packets `credits`
+// later, which have the same place: so the place has the time of the last copy until the answer
+// comes. But the answer to a packet that was sent twice may be that to either copy, so nobody knows
+// its round trip (Karn's rule; RFC 6298, section 3).
 void Endpoint::measure(ClientSession& session, ClientSlot& slot, const Packet& packet) {
   const Time rtt = packet.arrived - sent_at(slot, slot.received);
-  if (options_.adaptive_timeout && rtt >= 0) session.round_trip.take(rtt);
+  if (options_.adaptive_timeout) {
+    if (static_cast<std::uint64_t>(rtt) < ClientSlot::kSentAgain / 2) [[likely]]
+      session.round_trip.take(rtt);
+    else if (rtt > 0)
+      session.round_trip.keep(slot.retransmissions);
+  }
   if (session.rate.skips(rtt) && probe_ == nullptr) [[likely]]
     return;
   update_rate(session, rtt, packet);
 }
 
 void Endpoint::update_rate(ClientSession& session, Time rtt, const Packet& packet) {
+  // The rate takes the time since the last copy, as in the public program: where every packet is
+  // sent again before its answer, the rate must learn of it.
+  const bool is_known = rtt < ClientSlot::kSentAgain / 2;
+  if (!is_known) rtt -= ClientSlot::kSentAgain;
   // The clock may be read between the batches: a packet's stamp can be later than its answer's.
   if (rtt < 0) return;
-  if (probe_ != nullptr) probe_(rtt);
+  if (probe_ != nullptr && is_known) probe_(rtt);
   if (session.rate.skips(rtt)) return;
   const Scope step(env_, scope::rate_update);
   if (session.rate.answered(rtt, packet.arrived,

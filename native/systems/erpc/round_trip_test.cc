@@ -31,6 +31,19 @@ TEST(ErpcRoundTrip, ShortTripsGiveTheLeastTimeoutWhichDoublesWithEachCopy) {
   EXPECT_EQ(trip.timeout(0, kLeast, kMicrosecond), kMicrosecond) << "the option is shorter";
 }
 
+// A copy's answer says nothing of the round trip: the doubled timeout stays until one does.
+TEST(ErpcRoundTrip, TheTimeoutStaysDoubledUntilTheNextSample) {
+  RoundTrip trip;
+  trip.take(5 * kMicrosecond);
+  trip.keep(2);
+  trip.keep(0);
+  EXPECT_EQ(trip.timeout(0, kLeast, kLongest), 4 * kLeast);
+  EXPECT_EQ(trip.timeout(1, kLeast, kLongest), 4 * kLeast);
+  EXPECT_EQ(trip.timeout(3, kLeast, kLongest), 8 * kLeast);
+  trip.take(5 * kMicrosecond);
+  EXPECT_EQ(trip.timeout(0, kLeast, kLongest), kLeast);
+}
+
 }  // namespace
 
 }  // namespace pyrdma::erpc

@@ -128,10 +128,12 @@ void Endpoint::transmit(ClientSlot& slot, std::uint32_t packet) {
   const ClientSession& session = *slot.session;
   const MsgBuffer& request = *slot.call.request;
   sent_at(slot, packet) = slot.progress = stamp();
-  if (packet < slot.sent_once)
+  if (packet < slot.sent_once) {
     has_sent_again_ = true;
-  else
+    if (!bugs_.has(Bug::kCopiesMeasured)) sent_at(slot, packet) -= ClientSlot::kSentAgain;
+  } else {
     slot.sent_once = packet + 1;
+  }
   PacketHeader header;
   header.whose = session.peer | slot.request_number;
   if (packet < slot.request_packets) [[likely]] {

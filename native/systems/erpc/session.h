@@ -88,6 +88,8 @@ struct ClientSlot {
   Time progress = 0;                // when the last packet was sent, or answered
   Time first_sent_at = 0;           // of a request of one packet
   std::unique_ptr<Time[]> sent_at;  // by packet number modulo credits; made when first needed
+  // A packet that was sent again has kSentAgain less in its place.
+  static constexpr Time kSentAgain = Time{1} << 62U;
   ClientSession* session = nullptr;
   ClientSlot *next = nullptr, *previous = nullptr;  // among the active slots of the endpoint
 };
