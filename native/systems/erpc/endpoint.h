@@ -269,17 +269,17 @@ class Endpoint {
   void release_response(ServerSlot& slot);
 
   // server_sessions.cc
-  void take_connect(const ManagementMessage& message);
+  void take_connect(const Packet& packet, const ManagementMessage& message);
   void end_server_session(ServerSession& session);
   void reclaim(ServerSession& session);
   ServerSession* new_server_session();
-  ServerSession* find_server_session(std::uint32_t index, std::uint32_t generation);
 
   // session_manager.cc
   std::uint32_t publish_address();
   bool look_up(ClientSession& session);
   std::unique_ptr<fabric::AddressHandle> handle_of_peer(const fabric::QpAddress& address);
-  static bool is_from(const Packet& packet, const fabric::QpAddress& address);
+  bool is_from(const Packet& packet, const fabric::QpAddress& address) const;
+  bool is_peer(const fabric::QpAddress& sender, const fabric::QpAddress& peer) const;
   [[gnu::noinline]] void take_management(const Packet& packet);
   [[gnu::noinline]] void manage(Time now);
   void manage_client(ClientSession& session, Time now);
@@ -287,9 +287,12 @@ class Endpoint {
   void send_management(const Destination& to, const ManagementMessage& message);
   ManagementMessage about(const ClientSession& session, ManagementKind kind) const;
   ManagementMessage about(const ServerSession& session, ManagementKind kind) const;
-  void take_for_client(const ManagementMessage& message);
+  void take_for_client(const Packet& packet, const ManagementMessage& message);
   void take_for_server(const ManagementMessage& message);
-  void take_connected(ClientSession& session, const ManagementMessage& message);
+  void take_connected(ClientSession& session, const Packet& packet,
+                      const ManagementMessage& message);
+  void answer_sender(const ManagementMessage& message, ManagementKind kind,
+                     Refusal reason = Refusal::kNone);
   std::string address_key(EndpointName name, std::uint32_t incarnation) const;
   bool is_to_ask_again(const ClientSession& session, Time now) const;
   void ask_to_connect(ClientSession& session, Time now);

@@ -35,7 +35,7 @@ struct ManagementMessage {
   std::uint16_t client_session = 0, client_generation = 0;
   std::uint16_t server_session = 0, server_generation = 0;
   std::uint16_t credits = 0, slots = 0, packet_bytes = 0, checksums = 0;
-  fabric::QpAddress client;  // where answers go
+  fabric::QpAddress sender;  // of the message: where answers go
 };
 static_assert(std::is_trivially_copyable_v<ManagementMessage>);
 static_assert(sizeof(ManagementMessage) == 88);

@@ -24,17 +24,14 @@ class HandServer {
   void connect() {
     const auto packet = peer_.receive(kSecond);
     ASSERT_TRUE(packet.has_value());
-    ManagementMessage message = packet->message();
+    const ManagementMessage message = packet->message();
     ASSERT_EQ(message.kind, ManagementKind::kConnect);
     EXPECT_EQ(message.credits, options_.credits);
     EXPECT_EQ(message.server_token, 0U);
     whose_ = PacketHeader::make_whose(0, message.client_session, message.client_generation);
-    message.kind = ManagementKind::kConnected;
-    message.is_for_client = 1;
-    message.server_token = 77;
-    peer_.aim(message.client);
-    peer_.send(message);
-    connected_ = message;
+    peer_.aim(message.sender);
+    connected_ = answer_message(message, ManagementKind::kConnected, peer_.address());
+    peer_.send(connected_);
   }
   /// Says that a session of the client has ended: its own session after changes by `change`.
   void reset(const std::function<void(ManagementMessage&)>& change) {
@@ -265,16 +262,16 @@ TEST_F(ErpcPackets, SessionsOfEqualNamesHaveOtherNumbers) {
     while (!is_over) {
       const auto packet = peer.receive(20 * kMicrosecond);
       if (!packet) continue;
-      ManagementMessage message = packet->message();
+      const ManagementMessage message = packet->message();
       EXPECT_EQ(message.client_session, 0U);
       EXPECT_EQ(message.first_request % options.slots, 0U);
       numbers[message.client_generation].insert(message.first_request);
-      message.kind = message.kind == ManagementKind::kConnect ? ManagementKind::kConnected
-                                                              : ManagementKind::kDisconnected;
-      message.is_for_client = 1;
-      message.server_token = 77;
-      peer.aim(message.client);
-      peer.send(message);
+      peer.aim(message.sender);
+      peer.send(answer_message(message,
+                               message.kind == ManagementKind::kConnect
+                                   ? ManagementKind::kConnected
+                                   : ManagementKind::kDisconnected,
+                               peer.address()));
     }
     EXPECT_EQ(numbers.size(), PacketHeader::kGenerations);
     std::uint32_t twice = 0;
@@ -344,7 +341,7 @@ TEST_F(ErpcPackets, AServerWithoutPlacesRefuses) {
       peer.send(header);
       session.kind = ManagementKind::kDisconnect;
       session.is_for_client = 0;
-      session.client = peer.address();
+      session.sender = peer.address();
       peer.send(session);
       ASSERT_EQ(peer.receive()->message().kind, ManagementKind::kDisconnected);
     }
@@ -373,11 +370,11 @@ TEST_F(ErpcPackets, AWrongAddressIsCounted) {
     RawPeer peer(env);
     peer.aim_at(1);
     ManagementMessage message = connect_message(options, peer.address());
-    message.client.lid = 9;
+    message.sender.lid = 9;
     peer.send(message);
-    message.client.node = 2;
+    message.sender.node = 2;
     peer.send(message);
-    message.client.node = ~0U;
+    message.sender.node = ~0U;
     peer.send(message);
   });
 }

@@ -125,6 +125,16 @@ class RawPeer {
   std::uint64_t next_ = 0;
 };
 
+/// The answer of a peer by hand, at `from`, to a message.
+inline ManagementMessage answer_message(ManagementMessage message, ManagementKind kind,
+                                        const fabric::QpAddress& from) {
+  message.kind = kind;
+  message.is_for_client = 1;
+  if (message.server_token == 0) message.server_token = 77;
+  message.sender = from;
+  return message;
+}
+
 /// What a client by hand, at `from`, asks a server with these options for.
 inline ManagementMessage connect_message(const Options& options, const fabric::QpAddress& from) {
   ManagementMessage message;
@@ -132,7 +142,7 @@ inline ManagementMessage connect_message(const Options& options, const fabric::Q
   message.credits = static_cast<std::uint16_t>(options.credits);
   message.slots = static_cast<std::uint16_t>(options.slots);
   message.packet_bytes = static_cast<std::uint16_t>(options.packet_bytes);
-  message.client = from;
+  message.sender = from;
   return message;
 }
 

@@ -7,16 +7,12 @@
 
 namespace pyrdma::erpc {
 
-ServerSession* Endpoint::find_server_session(std::uint32_t index, std::uint32_t generation) {
-  ServerSession* session = index < servers_.size() ? servers_[index].get() : nullptr;
-  if (session == nullptr || session->state != SessionState::kConnected) return nullptr;
-  if (session->generation != generation && !bugs_.has(Bug::kGenerationIgnored)) return nullptr;
-  return session;
-}
-
 ServerSession* Endpoint::server_session_of(const Packet& packet) {
-  ServerSession* session = find_server_session(packet.header.session(), packet.header.generation());
-  if (session == nullptr) [[unlikely]] {
+  const std::uint32_t index = packet.header.session();
+  ServerSession* session = index < servers_.size() ? servers_[index].get() : nullptr;
+  if (session == nullptr || session->state != SessionState::kConnected ||
+      (session->generation != packet.header.generation() && !bugs_.has(Bug::kGenerationIgnored)) ||
+      (session->source != packet.source && !bugs_.has(Bug::kSenderNotChecked))) [[unlikely]] {
     ++counters_.unknown_session;
     reached("erpc/unknown_session");
     return nullptr;
@@ -124,7 +120,7 @@ RequestHandle Endpoint::begin_handler(ServerSession& session, ServerSlot& slot) 
   handle.size_ = slot.size;
   handle.session_ = &session;
   handle.generation_ = session.generation;
-  handle.client_node_ = session.client_node;
+  handle.client_node_ = session.address.node;
   handle.request_number_ = slot.request_number;
   handle.slot_ = static_cast<std::uint8_t>(slot.request_number & (options_.slots - 1));
   handle.type_ = slot.type;

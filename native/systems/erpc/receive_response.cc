@@ -13,8 +13,8 @@ namespace pyrdma::erpc {
   const std::uint32_t index = header.session();
   ClientSession* session = index < clients_.size() ? clients_[index].get() : nullptr;
   if (session == nullptr || session->state != SessionState::kConnected ||
-      (session->generation != header.generation() && !bugs_.has(Bug::kGenerationIgnored)))
-      [[unlikely]] {
+      (session->generation != header.generation() && !bugs_.has(Bug::kGenerationIgnored)) ||
+      (session->source != packet.source && !bugs_.has(Bug::kSenderNotChecked))) [[unlikely]] {
     ++counters_.unknown_session;
     reached("erpc/unknown_session");
     return;

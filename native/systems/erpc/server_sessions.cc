@@ -30,7 +30,7 @@ ServerSession* Endpoint::new_server_session() {
   return &session;
 }
 
-void Endpoint::take_connect(const ManagementMessage& message) {
+void Endpoint::take_connect(const Packet& packet, const ManagementMessage& message) {
   const std::uint64_t key =
       client_key(message.client_token, message.client_session, message.client_generation);
   if (const auto found = server_index_.find(key); found != server_index_.end()) {
@@ -55,28 +55,23 @@ void Endpoint::take_connect(const ManagementMessage& message) {
   } else if (made = new_server_session(); made == nullptr) {
     refusal = Refusal::kNoSessions;
   }
-  std::unique_ptr<fabric::AddressHandle> handle = handle_of_peer(message.client);
-  if (handle == nullptr) return;
-  const Destination to{handle.get(), message.client.qp_num, message.client.qkey};
   if (refusal != Refusal::kNone) {
     reached("erpc/connect_refused");
-    ManagementMessage answer = message;
-    answer.kind = ManagementKind::kRefused;
-    answer.is_for_client = 1;
-    answer.reason = refusal;
-    send_management(to, answer);
-    transport_.drain();  // the handle ends here
+    answer_sender(message, ManagementKind::kRefused, refusal);
     return;
   }
+  std::unique_ptr<fabric::AddressHandle> handle = handle_of_peer(message.sender);
+  if (handle == nullptr) return;
   ServerSession& session = *made;
   ++server_count_;
   session.state = SessionState::kConnected;
   session.peer = PacketHeader::make_whose(0, message.client_session, message.client_generation);
+  session.source = packet.source;
+  session.address = message.sender;
   session.handle = std::move(handle);
-  session.to = to;
+  session.to = {session.handle.get(), message.sender.qp_num, message.sender.qkey};
   session.heard = env_.now();
   session.unanswered = 0;
-  session.client_node = message.client.node;
   session.client_token = message.client_token;
   session.client_session = message.client_session;
   session.client_generation = message.client_generation;

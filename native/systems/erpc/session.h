@@ -118,6 +118,7 @@ struct ClientSession {
   std::uint64_t stalled_slots = 0;  // bits: active, and waiting for a credit
   std::uint8_t turn = 0;            // the slot that has had the last credit of those
   std::uint64_t peer = 0;           // header word: the server's session and generation
+  std::uint64_t source = 0;         // of its packets: the sender that has connected it
   Destination to;
   Time heard = 0;  // when the last packet of the server came
   std::uint32_t in_wheel = 0;
@@ -131,6 +132,7 @@ struct ClientSession {
   std::uint32_t server_session = 0, server_generation = 0;
   std::uint64_t server_token = 0, first_request = 0;
   std::uint32_t incarnation = 0;  // of the server's address
+  fabric::QpAddress address;
   std::unique_ptr<fabric::AddressHandle> handle;
   KnownEndpoint* known = nullptr;  // the server
   Time connect_by = 0, asked = 0;
@@ -162,14 +164,15 @@ struct ServerSlot {
 struct ServerSession {
   SessionState state = SessionState::kFree;
   std::uint32_t index = 0, generation = 0;
-  std::uint64_t peer = 0;  // header word: the client's session and generation
+  std::uint64_t peer = 0;    // header word: the client's session and generation
+  std::uint64_t source = 0;  // of its packets: the sender that has connected it
   Destination to;
   Time heard = 0;
   std::vector<ServerSlot> slots;
   std::uint32_t running = 0;  // handlers that have not answered
 
   // Management.
-  NodeId client_node = 0;  // that the fabric has named, or that the client's address names
+  fabric::QpAddress address;  // of the client
   std::uint32_t client_session = 0, client_generation = 0;
   std::uint64_t client_token = 0, first_request = 0;
   std::unique_ptr<fabric::AddressHandle> handle;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "runtime/exchange.h"
 #include "systems/erpc/endpoint.h"
+#include "systems/erpc/sender.h"
 
 namespace pyrdma::erpc {
 
@@ -52,6 +53,7 @@ bool Endpoint::look_up(ClientSession& session) {
   if (session.incarnation != known.incarnations) {
     if (session.handle != nullptr) transport_.drain();
     session.incarnation = known.incarnations;
+    session.address = known.address;
     session.handle = transport_.handle_for(known.address);
     session.to = {session.handle.get(), known.address.qp_num, known.address.qkey};
   }
@@ -86,7 +88,7 @@ ManagementMessage Endpoint::about(const ClientSession& session, ManagementKind k
   message.slots = narrow(options_.slots);
   message.packet_bytes = narrow(options_.packet_bytes);
   message.checksums = static_cast<std::uint16_t>(options_.checksums);
-  message.client = transport_.address();
+  message.sender = transport_.address();
   return message;
 }
 
@@ -101,6 +103,7 @@ ManagementMessage Endpoint::about(const ServerSession& session, ManagementKind k
   message.client_generation = narrow(session.client_generation);
   message.server_session = narrow(session.index);
   message.server_generation = narrow(session.generation);
+  message.sender = transport_.address();
   return message;
 }
 
@@ -115,10 +118,32 @@ std::unique_ptr<fabric::AddressHandle> Endpoint::handle_of_peer(const fabric::Qp
   }
 }
 
-// An endpoint speaks for itself alone: its NIC names it in each packet.
-bool Endpoint::is_from(const Packet& packet, const fabric::QpAddress& address) {
-  return packet.source_qpn == address.qp_num &&
-         (packet.source_node == fabric::kNoNode || packet.source_node == address.node);
+// The network says who has sent a packet. The node, or over RoCE the address, of the sender is as
+// true as the fabric: over shared memory the sender's process writes it. An InfiniBand datagram
+// within a subnet (an address with a LID) has the number of the queue pair alone.
+bool Endpoint::is_from(const Packet& packet, const fabric::QpAddress& address) const {
+  if (bugs_.has(Bug::kSenderNotChecked)) return true;
+  if (packet.source_qpn() != address.qp_num) return false;
+  if (packet.source_node() != fabric::kNoNode) return packet.source_node() == address.node;
+  return address.lid != 0 || names_sender(transport_.routing_header(packet), address.gid);
+}
+
+bool Endpoint::is_peer(const fabric::QpAddress& sender, const fabric::QpAddress& peer) const {
+  return is_same_pair(sender, peer) || bugs_.has(Bug::kSenderNotChecked);
+}
+
+// Answers a message of nobody with whom there is a session.
+void Endpoint::answer_sender(const ManagementMessage& message, ManagementKind kind,
+                             Refusal reason) {
+  const auto handle = handle_of_peer(message.sender);
+  if (handle == nullptr) return;
+  ManagementMessage answer = message;
+  answer.kind = kind;
+  answer.reason = reason;
+  answer.is_for_client = message.is_for_client == 0 ? 1 : 0;
+  answer.sender = transport_.address();
+  send_management({handle.get(), message.sender.qp_num, message.sender.qkey}, answer);
+  transport_.drain();  // the handle ends here
 }
 
 void Endpoint::take_management(const Packet& packet) {
@@ -131,17 +156,15 @@ void Endpoint::take_management(const Packet& packet) {
   const auto kind = static_cast<std::uint32_t>(message.kind);
   if (kind >= kManagementKinds || message.client_generation >= PacketHeader::kGenerations ||
       message.server_generation >= PacketHeader::kGenerations ||
-      message.first_request > PacketHeader::kMaxRequest) {
+      message.first_request > PacketHeader::kMaxRequest || message.sender.node >= env_.nodes() ||
+      !is_from(packet, message.sender)) {
     ++counters_.bad_management;
     return;
   }
   if (message.kind == ManagementKind::kConnect) {
-    if (message.client.node < env_.nodes() && is_from(packet, message.client))
-      take_connect(message);
-    else
-      ++counters_.bad_management;
+    take_connect(packet, message);
   } else if (message.is_for_client != 0 && message.client_token == token_) {
-    take_for_client(message);
+    take_for_client(packet, message);
   } else if (message.is_for_client == 0 && message.server_token == token_) {
     take_for_server(message);
   } else {
@@ -150,12 +173,13 @@ void Endpoint::take_management(const Packet& packet) {
   }
 }
 
-void Endpoint::take_for_client(const ManagementMessage& message) {
+void Endpoint::take_for_client(const Packet& packet, const ManagementMessage& message) {
   ClientSession* session =
       message.client_session < clients_.size() ? clients_[message.client_session].get() : nullptr;
   const bool is_known = session != nullptr && session->state != SessionState::kFree &&
                         session->generation == message.client_generation &&
-                        session->first_request == message.first_request;
+                        session->first_request == message.first_request &&
+                        is_peer(message.sender, session->address);
   if (message.kind == ManagementKind::kPing) {
     // The server asks. Without the session it may forget its own.
     if (is_known && session->state == SessionState::kConnected) {
@@ -169,7 +193,7 @@ void Endpoint::take_for_client(const ManagementMessage& message) {
     return;
   }
   if (session->state == SessionState::kConnecting) {
-    if (message.kind == ManagementKind::kConnected) take_connected(*session, message);
+    if (message.kind == ManagementKind::kConnected) take_connected(*session, packet, message);
     if (message.kind != ManagementKind::kRefused) return;
     lose_session(*session,
                  message.reason == Refusal::kOtherOptions
@@ -205,8 +229,10 @@ void Endpoint::take_for_client(const ManagementMessage& message) {
   }
 }
 
-void Endpoint::take_connected(ClientSession& session, const ManagementMessage& message) {
+void Endpoint::take_connected(ClientSession& session, const Packet& packet,
+                              const ManagementMessage& message) {
   session.state = SessionState::kConnected;
+  session.source = packet.source;
   session.server_token = message.server_token;
   session.server_session = message.server_session;
   session.server_generation = message.server_generation;
@@ -224,38 +250,30 @@ void Endpoint::take_for_server(const ManagementMessage& message) {
                         session->client_token == message.client_token &&
                         session->client_session == message.client_session &&
                         session->client_generation == message.client_generation &&
-                        session->first_request == message.first_request;
-  ManagementMessage answer = message;
-  answer.is_for_client = 1;
-  switch (message.kind) {
-    case ManagementKind::kPing:
-      answer.kind = is_known || bugs_.has(Bug::kAnyPingAnswered) ? ManagementKind::kPong
-                                                                 : ManagementKind::kReset;
-      break;
-    case ManagementKind::kDisconnect:
-      answer.kind = ManagementKind::kDisconnected;
-      break;
-    case ManagementKind::kPong:
-      break;
-    default:
-      ++counters_.bad_management;
-      return;
-  }
+                        session->first_request == message.first_request &&
+                        is_peer(message.sender, session->address);
   if (is_known) {
     session->heard = env_.now();
     session->unanswered = 0;
   }
-  if (message.kind != ManagementKind::kPong && message.client.node < env_.nodes()) {
-    if (is_known) {
-      send_management(session->to, answer);
-    } else {
-      const auto handle = handle_of_peer(message.client);
-      if (handle == nullptr) return;
-      send_management({handle.get(), message.client.qp_num, message.client.qkey}, answer);
-      transport_.drain();  // the handle ends here
-    }
+  switch (message.kind) {
+    case ManagementKind::kPing:
+      if (is_known)
+        send_management(session->to, about(*session, ManagementKind::kPong));
+      else
+        answer_sender(message, bugs_.has(Bug::kAnyPingAnswered) ? ManagementKind::kPong
+                                                                : ManagementKind::kReset);
+      return;
+    case ManagementKind::kDisconnect:
+      if (!is_known) return answer_sender(message, ManagementKind::kDisconnected);
+      send_management(session->to, about(*session, ManagementKind::kDisconnected));
+      end_server_session(*session);
+      return;
+    case ManagementKind::kPong:
+      return;
+    default:
+      ++counters_.bad_management;
   }
-  if (is_known && message.kind == ManagementKind::kDisconnect) end_server_session(*session);
 }
 
 void Endpoint::manage(Time now) {

@@ -37,8 +37,11 @@ struct Packet {
   std::uint32_t bytes = 0;    // of data
   bool is_congested = false;  // a switch has marked it
   Time arrived = 0;
-  std::uint32_t source_qpn = 0;                 // of the sender, from the NIC
-  std::uint32_t source_node = fabric::kNoNode;  // of the sender, where the fabric knows it
+  // The sender, which the NIC names: its queue pair, and above that its node, or kNoNode where the
+  // fabric does not know it.
+  std::uint64_t source = 0;
+  std::uint32_t source_qpn() const { return static_cast<std::uint32_t>(source); }
+  std::uint32_t source_node() const { return static_cast<std::uint32_t>(source >> 32U); }
 };
 
 struct TransportCounters {
@@ -108,6 +111,12 @@ class Transport {
   /// so: one reading of the clock per batch, taken only if there is a packet.
   template <class Each>
   std::uint32_t receive(Each&& each);
+
+  /// Returns the header of kGrhBytes that the NIC has put before a packet. Its content is undefined
+  /// where the network has none (an InfiniBand subnet, sim, shm).
+  const std::byte* routing_header(const Packet& packet) const {
+    return packet.data - head_bytes_ - fabric::kGrhBytes;
+  }
 
   const TransportCounters& counters() const { return counters_; }
   /// Brings a queue pair that is in the error state back. Call it outside of receive(). All packets
@@ -229,8 +238,7 @@ std::uint32_t Transport::receive(Each&& each) {
     packet.data = header + kHeaderBytes;
     packet.bytes = completion.byte_count - before_data;
     packet.is_congested = (completion.flags & fabric::kCongested) != 0;
-    packet.source_qpn = completion.source_qpn;
-    packet.source_node = completion.source_node;
+    packet.source = std::uint64_t{completion.source_node} << 32U | completion.source_qpn;
     if (options_.checksums && !is_intact(header, packet.bytes)) [[unlikely]] {
       ++counters_.bad_checksum;
       continue;

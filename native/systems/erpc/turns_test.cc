@@ -122,14 +122,11 @@ TEST(ErpcTurns, ARequestGetsACreditInEachRound) {
     }
     RawPeer peer(env);
     peer.publish(options.name);
-    ManagementMessage message = peer.receive(kSecond)->message();
+    const ManagementMessage message = peer.receive(kSecond)->message();
     const std::uint64_t whose =
         PacketHeader::make_whose(0, message.client_session, message.client_generation);
-    peer.aim(message.client);
-    message.kind = ManagementKind::kConnected;
-    message.is_for_client = 1;
-    message.server_token = 77;
-    peer.send(message);
+    peer.aim(message.sender);
+    peer.send(answer_message(message, ManagementKind::kConnected, peer.address()));
     // "1.0" is packet 0 of the request in slot 1.
     std::string seen;
     std::deque<PacketHeader> under_way;

@@ -200,6 +200,7 @@ void FasstRpc::handle(const fabric::Completion& completion, Done done) {
   const bool is_whole =
       completion.byte_count == fabric::kGrhBytes + sizeof header + std::uint64_t{header.bytes};
   if (!is_whole || header.bytes > options_.max_bytes || header.sender >= targets_.size() ||
+      completion.source_qpn != targets_[header.sender].qp_num ||
       (completion.source_node != fabric::kNoNode &&
        completion.source_node != node_of(header.sender))) {
     ++dropped_;

@@ -1,0 +1,30 @@
+// Who has sent a datagram, where the fabric does not know the nodes: over RoCE the NIC puts the
+// header with the sender's address before each datagram.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "fabric/types.h"
+
+namespace pyrdma::erpc {
+
+/// Returns whether a header of kGrhBytes names `gid` as its sender. Sources: InfiniBand
+/// Architecture Specification, section 8.3 (the header begins with version 6, and has the sender's
+/// GID at byte 8), and annex A17.4.5.2 (RoCE v2 over IPv4: the last 20 bytes are an IPv4 header,
+/// which has the sender's address at byte 12).
+inline bool names_sender(const std::byte* header, const std::uint8_t (&gid)[16]) {
+  constexpr std::uint8_t kIpv4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  constexpr std::size_t kGidAt = 8, kIpv4At = fabric::kGrhBytes - 20, kSourceAt = kIpv4At + 12;
+  const bool is_ipv4 =
+      std::memcmp(gid, kIpv4, sizeof kIpv4) == 0 && header[kIpv4At] == std::byte{0x45};
+  if (is_ipv4 && std::memcmp(header + kSourceAt, gid + sizeof kIpv4, 4) == 0) return true;
+  return header[0] >> 4U == std::byte{6} && std::memcmp(header + kGidAt, gid, sizeof gid) == 0;
+}
+
+/// Returns whether both are the address of one queue pair.
+inline bool is_same_pair(const fabric::QpAddress& a, const fabric::QpAddress& b) {
+  return a.node == b.node && a.qp_num == b.qp_num && std::memcmp(a.gid, b.gid, sizeof a.gid) == 0;
+}
+
+}  // namespace pyrdma::erpc
