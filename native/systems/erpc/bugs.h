@@ -32,17 +32,21 @@ enum class Bug : std::uint8_t {
   kNumbersRunOut,        // the numbers of requests do not go round
   kCopiesMeasured,       // the answer to a packet that was sent twice gives a round trip
   kSenderNotChecked,     // a session takes packets of any sender
+  kOlderSessionsKept,    // a new endpoint of a name leaves the sessions of the old one as they are
+  kLateConnectTaken,     // a late connect of an old endpoint ends the sessions of the new one
+  kRefusalIsFinal,       // a session that the server has no room for now is lost at once
   kOwnSlotFirst,         // a returned credit goes to the request that it came from, or after it
 };
 
 /// The names of the bugs after kNone, for `pyrdma fuzz erpc --mutation`.
-inline constexpr std::array<std::string_view, 22> kBugNames{
+inline constexpr std::array<std::string_view, 25> kBugNames{
     "executes_again",     "piece_by_response_size", "no_drain_at_client",  "no_drain_at_server",
     "credits_lost",       "credits_doubled",        "death_ignored",       "generation_ignored",
     "order_ignored",      "older_response_taken",   "wheel_ignored",       "size_trusted",
     "lost_in_backlog",    "credit_not_returned",    "older_request_taken", "dead_client_kept",
     "any_ping_answered",  "not_sent_claimed",       "numbers_run_out",     "copies_measured",
-    "sender_not_checked", "own_slot_first"};
+    "sender_not_checked", "older_sessions_kept",    "late_connect_taken",  "refusal_is_final",
+    "own_slot_first"};
 
 class Bugs {
  public:

@@ -20,6 +20,7 @@ std::string name_of(const EndpointName& name) {
 }  // namespace
 
 const char* Endpoint::why_silent(const ClientSession& session) {
+  if (*session.refusal != '\0') return session.refusal;
   return session.incarnation == 0
              ? "no such endpoint was made: does that node make it, under the same name?"
              : "no answer: does a thread there run the event loop of that endpoint?";
@@ -105,7 +106,7 @@ SessionId Endpoint::create_session(EndpointName server) {
   session.known = &known_[{server.node, server.endpoint}];
   session.heard = session.asked = now;
   session.connect_by = now + options_.connect_timeout;
-  session.why_lost = "";
+  session.why_lost = session.refusal = "";
   ask_to_connect(session, now);
   manage_at_ = std::min(manage_at_, now + options_.connect_interval);
   is_due_earlier_ = true;
@@ -125,6 +126,7 @@ bool Endpoint::is_lost(SessionId id) const {
 const char* Endpoint::why_lost(SessionId id) const {
   const ClientSession* session = find_session(id);
   if (session == nullptr) return "it does not exist";
+  if (session->state == SessionState::kConnecting) return session->refusal;
   return session->state == SessionState::kLost ? session->why_lost : "";
 }
 
@@ -154,8 +156,8 @@ void Endpoint::destroy_session(SessionId id) {
     is_due_earlier_ = true;
     return;
   }
-  // The server knows of no session, or it is dead. A server that connects it later will find no
-  // client.
+  // The server knows of no session, or it is dead. One that connects it later is told that there is
+  // no client.
   --client_count_;
   session.state = SessionState::kFree;
 }

@@ -44,13 +44,13 @@ Endpoint::Endpoint(Env& env, const Options& options, std::uint32_t number, Bugs 
   scan_at_ = manage_at_ = clock_;
   if (options_.workers != 0) workers_ = std::make_unique<Workers>(*this, options_.workers);
   // Endpoints of the same number in one process draw from equal streams.
-  const std::uint32_t incarnation = publish_address();
-  token_ = mix64(rng_() ^ mix64(incarnation)) | 1U;
+  incarnation_ = publish_address();
+  token_ = mix64(rng_() ^ mix64(incarnation_)) | 1U;
   // Packets for earlier endpoints may arrive at this one, which may have the same queue pair
   // number. None of the last 15 has used these generations, unless one place had more than 256
   // sessions.
   first_generation_ = static_cast<std::uint32_t>(
-      (mix64(std::uint64_t{env_.node()} << 32U | number_) + std::uint64_t{incarnation} * 257) %
+      (mix64(std::uint64_t{env_.node()} << 32U | number_) + std::uint64_t{incarnation_} * 257) %
       PacketHeader::kGenerations);
 }
 

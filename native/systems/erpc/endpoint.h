@@ -96,7 +96,7 @@ class Endpoint {
   bool is_connected(SessionId session) const;
   /// The session is lost: its requests end at once. Destroy it and make a new one.
   bool is_lost(SessionId session) const;
-  /// Why it is lost, or an empty text.
+  /// Why it is lost, or why the server has refused it so far, or an empty text.
   const char* why_lost(SessionId session) const;
   /// Ends a session without requests; Error(kInvalidArgument) if it has some.
   void destroy_session(SessionId session);
@@ -273,9 +273,12 @@ class Endpoint {
   void end_server_session(ServerSession& session);
   void reclaim(ServerSession& session);
   ServerSession* new_server_session();
+  bool ends_older(const ManagementMessage& message);
+  bool is_newest(const ManagementMessage& message);
 
   // session_manager.cc
   std::uint32_t publish_address();
+  void look_up(EndpointName name, KnownEndpoint& known);
   bool look_up(ClientSession& session);
   std::unique_ptr<fabric::AddressHandle> handle_of_peer(const fabric::QpAddress& address);
   bool is_from(const Packet& packet, const fabric::QpAddress& address) const;
@@ -291,6 +294,8 @@ class Endpoint {
   void take_for_server(const ManagementMessage& message);
   void take_connected(ClientSession& session, const Packet& packet,
                       const ManagementMessage& message);
+  void take_refusal(ClientSession& session, Refusal reason);
+  void deny(const ManagementMessage& message);
   void answer_sender(const ManagementMessage& message, ManagementKind kind,
                      Refusal reason = Refusal::kNone);
   std::string address_key(EndpointName name, std::uint32_t incarnation) const;
@@ -311,7 +316,8 @@ class Endpoint {
   std::array<TypeEntry, 256> handlers_;
   Rng rng_;
   bool is_closed_ = false;
-  std::uint64_t token_ = 0;  // names this incarnation of the endpoint
+  std::uint32_t incarnation_ = 0;  // number of earlier endpoints of this name
+  std::uint64_t token_ = 0;        // names this incarnation of the endpoint
   std::function<void(Time)> probe_;
 
   // Client.
@@ -325,13 +331,18 @@ class Endpoint {
     Outcome outcome;
   };
   std::vector<Failed> failed_;
-  std::map<std::pair<NodeId, std::uint32_t>, KnownEndpoint> known_;
-  Time connecting_since_ = 0;  // the last call of connect()
+  std::map<std::pair<NodeId, std::uint32_t>, KnownEndpoint> known_;  // servers, clients that died
+  Time connecting_since_ = 0;                                        // the last call of connect()
 
   // Server.
   std::vector<std::unique_ptr<ServerSession>> servers_;
   std::unordered_map<std::uint64_t, std::uint32_t> server_index_;  // by the client's name for it
   std::uint32_t server_count_ = 0;
+  struct Served {
+    std::uint64_t token = 0;  // of all its sessions
+    std::uint32_t sessions = 0;
+  };
+  std::unordered_map<std::uint64_t, Served> served_;  // by the name of the client's endpoint
 
   // Loop.
   Time tx_stamp_ = -1;  // of the present batch of packets; negative: to be read

@@ -162,7 +162,7 @@ std::string Endpoint::describe_pending() const {
             " waiting to endpoint " + std::to_string(session->server.endpoint) + " of node " +
             std::to_string(session->server.node);
     if (session->state == SessionState::kConnecting)
-      text += ", which is not connected: does it run its event loop?";
+      text += std::string(", which is not connected: ") + why_silent(*session);
     else if (repeated != 0)
       text += ", sent again up to " + std::to_string(repeated) +
               " times: does the handler of type " + std::to_string(type) +

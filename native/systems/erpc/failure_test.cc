@@ -242,6 +242,7 @@ TEST_F(ErpcFailures, ServersRefuseOtherOptionsAndSessionsWithoutReceives) {
   cluster.run([&](Env& env) {
     Options options = options_;
     options.receive_entries = 2 * options.credits;
+    options.failure_timeout = kSecond;  // `other` runs no loop
     if (env.node() == 0) options.slots = 4;
     Endpoint endpoint(env, options);
     if (env.node() == 1) {

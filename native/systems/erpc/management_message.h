@@ -32,12 +32,13 @@ struct ManagementMessage {
   /// Random, and a multiple of `slots`: slot i counts its requests from this number plus i on. It
   /// tells the session from earlier ones of its place, whose generations go round.
   std::uint64_t first_request = 0;
+  std::uint32_t client_endpoint = 0, client_incarnation = 0;  // the name of the client's address
   std::uint16_t client_session = 0, client_generation = 0;
   std::uint16_t server_session = 0, server_generation = 0;
   std::uint16_t credits = 0, slots = 0, packet_bytes = 0, checksums = 0;
   fabric::QpAddress sender;  // of the message: where answers go
 };
 static_assert(std::is_trivially_copyable_v<ManagementMessage>);
-static_assert(sizeof(ManagementMessage) == 88);
+static_assert(sizeof(ManagementMessage) == 96);
 
 }  // namespace pyrdma::erpc

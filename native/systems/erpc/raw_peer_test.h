@@ -47,10 +47,11 @@ class RawPeer {
     for (std::uint64_t i = 0; i < kPlaces; ++i) post(i);
   }
   fabric::QpAddress address() const { return qp_->address(); }
-  /// Other endpoints find this peer as the first endpoint of its node.
-  void publish(const std::string& name) {
+  /// Other endpoints find this peer as an incarnation of endpoint 0 of its node.
+  void publish(const std::string& name, std::uint32_t incarnation = 0) {
     env_.device().rendezvous().publish_value(
-        name + "/endpoint/" + std::to_string(env_.node()) + "/0/0", address());
+        name + "/endpoint/" + std::to_string(env_.node()) + "/0/" + std::to_string(incarnation),
+        address());
   }
   void aim(const fabric::QpAddress& at) {
     if (handle_ != nullptr && std::memcmp(&at, &at_, sizeof at) == 0) return;

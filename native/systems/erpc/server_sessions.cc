@@ -1,13 +1,19 @@
 // Sessions of the server (eRPC, section 4.3): made at a client's request, ended by it or with it.
 #include <string>
 
+#include "base/error.h"
 #include "systems/erpc/endpoint.h"
+#include "systems/erpc/sender.h"
 
 namespace pyrdma::erpc {
 
 namespace {
 
 constexpr std::uint32_t kMaxServerSessions = 1U << 16U;
+
+std::uint64_t served_key(EndpointName name) {
+  return std::uint64_t{name.node} << 32U | name.endpoint;
+}
 
 std::uint64_t client_key(std::uint64_t token, std::uint32_t session, std::uint32_t generation) {
   return mix64(token ^ mix64(session | std::uint64_t{generation} << 32U));
@@ -30,6 +36,41 @@ ServerSession* Endpoint::new_server_session() {
   return &session;
 }
 
+// Returns whether the rendezvous names the sender as the newest endpoint of its name.
+bool Endpoint::is_newest(const ManagementMessage& message) {
+  const EndpointName name{message.sender.node, message.client_endpoint};
+  KnownEndpoint& known = known_[{name.node, name.endpoint}];
+  try {
+    look_up(name, known);
+  } catch (const Error&) {
+    return false;  // without a rendezvous nobody is newer
+  }
+  return known.incarnations == message.client_incarnation + 1 &&
+         is_same_pair(message.sender, known.address);
+}
+
+// A name has one endpoint at a time, so one of two incarnations has ended: its sessions are over at
+// once, or the message is a late one. The message is not asked which: any endpoint of the node
+// could give a high number. Returns whether the sender may have a session.
+bool Endpoint::ends_older(const ManagementMessage& message) {
+  const EndpointName name{message.sender.node, message.client_endpoint};
+  const auto served = served_.find(served_key(name));
+  if (served == served_.end() || served->second.token == message.client_token ||
+      bugs_.has(Bug::kOlderSessionsKept))
+    return true;
+  if (!bugs_.has(Bug::kLateConnectTaken) && !is_newest(message)) {
+    ++counters_.bad_management;
+    reached("erpc/connect_of_older_endpoint");
+    return false;
+  }
+  reached("erpc/older_endpoint_ended");
+  for (const auto& session : servers_) {
+    if (session->client == name && session->client_token != message.client_token)
+      end_server_session(*session);
+  }
+  return true;
+}
+
 void Endpoint::take_connect(const Packet& packet, const ManagementMessage& message) {
   const std::uint64_t key =
       client_key(message.client_token, message.client_session, message.client_generation);
@@ -44,13 +85,15 @@ void Endpoint::take_connect(const Packet& packet, const ManagementMessage& messa
     // The client's generations have gone round, and it has ended that session long ago.
     end_server_session(session);
   }
+  if (!ends_older(message)) return;
   Refusal refusal = Refusal::kNone;
   ServerSession* made = nullptr;
   if (message.slots != options_.slots || message.packet_bytes != options_.packet_bytes ||
       message.checksums != static_cast<std::uint32_t>(options_.checksums) ||
-      message.first_request % options_.slots != 0) {
+      message.first_request % options_.slots != 0 || message.credits == 0 ||
+      message.credits > options_.credits) {
     refusal = Refusal::kOtherOptions;
-  } else if (message.credits == 0 || message.credits > options_.credits || !has_room()) {
+  } else if (!has_room()) {
     refusal = Refusal::kNoReceives;
   } else if (made = new_server_session(); made == nullptr) {
     refusal = Refusal::kNoSessions;
@@ -67,6 +110,7 @@ void Endpoint::take_connect(const Packet& packet, const ManagementMessage& messa
   session.state = SessionState::kConnected;
   session.peer = PacketHeader::make_whose(0, message.client_session, message.client_generation);
   session.source = packet.source;
+  session.client = {message.sender.node, message.client_endpoint};
   session.address = message.sender;
   session.handle = std::move(handle);
   session.to = {session.handle.get(), message.sender.qp_num, message.sender.qkey};
@@ -80,6 +124,9 @@ void Endpoint::take_connect(const Packet& packet, const ManagementMessage& messa
   for (std::uint32_t i = 0; i < options_.slots; ++i)
     session.slots[i].request_number = message.first_request + i;
   server_index_[key] = session.index;
+  Served& served = served_[served_key(session.client)];
+  served.token = message.client_token;
+  ++served.sessions;
   send_management(session.to, about(session, ManagementKind::kConnected));
 }
 
@@ -89,6 +136,8 @@ void Endpoint::end_server_session(ServerSession& session) {
   server_index_.erase(
       client_key(session.client_token, session.client_session, session.client_generation));
   --server_count_;
+  if (const auto served = served_.find(served_key(session.client)); --served->second.sessions == 0)
+    served_.erase(served);
   transport_.drain();
   reclaim(session);
 }

@@ -138,6 +138,7 @@ struct ClientSession {
   Time connect_by = 0, asked = 0;
   std::uint32_t unanswered = 0;  // pings, or requests to connect or disconnect
   const char* why_lost = "";
+  const char* refusal = "";  // while connecting: what the server has said last
 
   SessionId id() const { return index | generation << 16U; }
 };
@@ -172,6 +173,7 @@ struct ServerSession {
   std::uint32_t running = 0;  // handlers that have not answered
 
   // Management.
+  EndpointName client;
   fabric::QpAddress address;  // of the client
   std::uint32_t client_session = 0, client_generation = 0;
   std::uint64_t client_token = 0, first_request = 0;

@@ -38,22 +38,27 @@ std::uint32_t Endpoint::publish_address() {
   return incarnation;
 }
 
-// Finds the newest incarnation of the server. A look-up of one that does not exist costs little.
-bool Endpoint::look_up(ClientSession& session) {
-  KnownEndpoint& known = *session.known;
+// Finds the newest incarnation of an endpoint. A look-up of one that does not exist costs little.
+void Endpoint::look_up(EndpointName name, KnownEndpoint& known) {
   while (const auto bytes =
-             env_.device().rendezvous().find(address_key(session.server, known.incarnations))) {
+             env_.device().rendezvous().find(address_key(name, known.incarnations))) {
     if (bytes->size() != sizeof known.address)
-      runtime::throw_piece(address_key(session.server, known.incarnations), bytes->size(),
+      runtime::throw_piece(address_key(name, known.incarnations), bytes->size(),
                            sizeof known.address);
     std::memcpy(&known.address, bytes->data(), sizeof known.address);
     ++known.incarnations;
   }
+}
+
+bool Endpoint::look_up(ClientSession& session) {
+  const KnownEndpoint& known = *session.known;
+  look_up(session.server, *session.known);
   if (known.incarnations == 0) return false;
   if (session.incarnation != known.incarnations) {
     if (session.handle != nullptr) transport_.drain();
     session.incarnation = known.incarnations;
     session.address = known.address;
+    session.refusal = "";
     session.handle = transport_.handle_for(known.address);
     session.to = {session.handle.get(), known.address.qp_num, known.address.qkey};
   }
@@ -80,6 +85,8 @@ ManagementMessage Endpoint::about(const ClientSession& session, ManagementKind k
   message.client_token = token_;
   message.server_token = session.server_token;
   message.first_request = session.first_request;
+  message.client_endpoint = number_;
+  message.client_incarnation = incarnation_;
   message.client_session = narrow(session.index);
   message.client_generation = narrow(session.generation);
   message.server_session = narrow(session.server_session);
@@ -132,6 +139,21 @@ bool Endpoint::is_peer(const fabric::QpAddress& sender, const fabric::QpAddress&
   return is_same_pair(sender, peer) || bugs_.has(Bug::kSenderNotChecked);
 }
 
+// There is no such session here, so the sender may forget its own half at once: a server that has
+// connected a session which its client gave up, or either end of a session whose other end was made
+// again at the same address.
+void Endpoint::deny(const ManagementMessage& message) {
+  switch (message.kind) {
+    case ManagementKind::kPing:
+    case ManagementKind::kConnected:
+      return answer_sender(message, ManagementKind::kReset);
+    case ManagementKind::kDisconnect:
+      return answer_sender(message, ManagementKind::kDisconnected);
+    default:
+      ++counters_.bad_management;
+  }
+}
+
 // Answers a message of nobody with whom there is a session.
 void Endpoint::answer_sender(const ManagementMessage& message, ManagementKind kind,
                              Refusal reason) {
@@ -168,8 +190,8 @@ void Endpoint::take_management(const Packet& packet) {
   } else if (message.is_for_client == 0 && message.server_token == token_) {
     take_for_server(message);
   } else {
-    ++counters_.bad_management;
     reached("erpc/management_of_older_endpoint");
+    deny(message);
   }
 }
 
@@ -180,45 +202,26 @@ void Endpoint::take_for_client(const Packet& packet, const ManagementMessage& me
                         session->generation == message.client_generation &&
                         session->first_request == message.first_request &&
                         is_peer(message.sender, session->address);
-  if (message.kind == ManagementKind::kPing) {
-    // The server asks. Without the session it may forget its own.
-    if (is_known && session->state == SessionState::kConnected) {
-      session->heard = env_.now();
-      send_management(session->to, about(*session, ManagementKind::kPong));
-    }
-    return;
-  }
-  if (!is_known) {
-    ++counters_.bad_management;
-    return;
-  }
+  if (!is_known) return deny(message);
   if (session->state == SessionState::kConnecting) {
     if (message.kind == ManagementKind::kConnected) take_connected(*session, packet, message);
-    if (message.kind != ManagementKind::kRefused) return;
-    lose_session(*session,
-                 message.reason == Refusal::kOtherOptions
-                     ? "the server has other options; give both the same slots, packet_bytes and "
-                       "checksums"
-                 : message.reason == Refusal::kNoReceives
-                     ? "the server has no receives left for the session's credits; raise "
-                       "receive_entries there, or lower credits"
-                     : "the server has no sessions left");
+    if (message.kind == ManagementKind::kRefused) take_refusal(*session, message.reason);
     return;
   }
   const bool is_of_session = session->server_token == message.server_token &&
                              session->server_session == message.server_session &&
                              session->server_generation == message.server_generation;
-  if (!is_of_session) {
-    ++counters_.bad_management;
-    return;
-  }
+  if (!is_of_session || session->state == SessionState::kLost) return deny(message);
   if (session->state == SessionState::kDisconnecting) {
     if (message.kind != ManagementKind::kDisconnected && message.kind != ManagementKind::kReset)
       return;
     --client_count_;
     session->state = SessionState::kFree;
   } else if (session->state == SessionState::kConnected) {
-    if (message.kind == ManagementKind::kPong) {
+    if (message.kind == ManagementKind::kPing) {
+      session->heard = env_.now();
+      send_management(session->to, about(*session, ManagementKind::kPong));
+    } else if (message.kind == ManagementKind::kPong) {
       session->heard = env_.now();
       session->unanswered = 0;
     } else if (message.kind == ManagementKind::kReset) {
@@ -227,6 +230,25 @@ void Endpoint::take_for_client(const Packet& packet, const ManagementMessage& me
       lose_session(*session, "the server has ended the session");
     }
   }
+}
+
+// Other sessions of the server may end meanwhile, or receives come back with a restart. Until
+// connect_timeout the client asks again. Other options stay what they are.
+void Endpoint::take_refusal(ClientSession& session, Refusal reason) {
+  if (reason == Refusal::kNoReceives) {
+    session.refusal =
+        "the server has no receives left for the session's credits; raise receive_entries there, "
+        "or lower credits";
+  } else if (reason == Refusal::kNoSessions) {
+    session.refusal = "the server has no sessions left";
+  } else {
+    session.refusal =
+        "the server has other options; give both the same slots, packet_bytes and checksums, and "
+        "the client no more credits than the server";
+  }
+  if (bugs_.has(Bug::kRefusalIsFinal) ||
+      (reason != Refusal::kNoReceives && reason != Refusal::kNoSessions))
+    lose_session(session, session.refusal);
 }
 
 void Endpoint::take_connected(ClientSession& session, const Packet& packet,
@@ -252,21 +274,23 @@ void Endpoint::take_for_server(const ManagementMessage& message) {
                         session->client_generation == message.client_generation &&
                         session->first_request == message.first_request &&
                         is_peer(message.sender, session->address);
-  if (is_known) {
-    session->heard = env_.now();
-    session->unanswered = 0;
+  if (!is_known) {
+    if (message.kind == ManagementKind::kPing && bugs_.has(Bug::kAnyPingAnswered))
+      return answer_sender(message, ManagementKind::kPong);
+    return deny(message);
   }
+  session->heard = env_.now();
+  session->unanswered = 0;
   switch (message.kind) {
     case ManagementKind::kPing:
-      if (is_known)
-        send_management(session->to, about(*session, ManagementKind::kPong));
-      else
-        answer_sender(message, bugs_.has(Bug::kAnyPingAnswered) ? ManagementKind::kPong
-                                                                : ManagementKind::kReset);
+      send_management(session->to, about(*session, ManagementKind::kPong));
       return;
     case ManagementKind::kDisconnect:
-      if (!is_known) return answer_sender(message, ManagementKind::kDisconnected);
       send_management(session->to, about(*session, ManagementKind::kDisconnected));
+      end_server_session(*session);
+      return;
+    case ManagementKind::kReset:
+      reached("erpc/client_denies_session");
       end_server_session(*session);
       return;
     case ManagementKind::kPong:
@@ -307,6 +331,8 @@ void Endpoint::manage_client(ClientSession& session, Time now) {
       return;
     case SessionState::kConnected: {
       if (session.unanswered >= kPings && silence > options_.failure_timeout) {
+        // A server that was only slow frees its half at once.
+        send_management(session.to, about(session, ManagementKind::kDisconnect));
         lose_session(session, "the server is silent");
         return;
       }

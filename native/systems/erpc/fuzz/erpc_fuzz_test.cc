@@ -129,10 +129,11 @@ INSTANTIATE_TEST_SUITE_P(All, ErpcFuzzBugs, testing::ValuesIn(kFoundBugs),
                          [](const auto& each) { return std::string(each.param.name); });
 
 // Tests of their own find these: they count drains (failure_test.cc), measure times (turns_test.cc)
-// or copies (copies_test.cc), or send packets of others (strangers_test.cc).
-constexpr std::string_view kBugsOfOtherTests[] = {"no_drain_at_client", "no_drain_at_server",
-                                                  "own_slot_first", "copies_measured",
-                                                  "sender_not_checked"};
+// and copies (copies_test.cc), send packets of others (strangers_test.cc), or make endpoints again
+// (successor_test.cc).
+constexpr std::string_view kBugsOfOtherTests[] = {
+    "no_drain_at_client", "no_drain_at_server",  "own_slot_first",     "copies_measured",
+    "sender_not_checked", "older_sessions_kept", "late_connect_taken", "refusal_is_final"};
 
 TEST(ErpcFuzz, EveryBugHasATest) {
   for (const std::string_view name : kBugNames) {

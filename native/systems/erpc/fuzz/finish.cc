@@ -111,11 +111,12 @@ void Node::call_everyone() {
   op.request = 100;
   op.response = 200;
   for (op.target = 0; op.target < env_.nodes(); ++op.target) {
-    const auto session = session_to(op.target, 0);
-    const auto is_over = [&] {
-      return endpoint_->is_connected(*session) || endpoint_->is_lost(*session);
+    std::optional<SessionId> session;
+    const auto is_connected = [&] {
+      session = session_to(op.target, 0);
+      return session && endpoint_->is_connected(*session);
     };
-    if (session) serve(is_over, deadline);
+    serve(is_connected, deadline);
     if (!session || !begin(*session, op.target, op)) {
       world_.violation("completeness", "node " + std::to_string(node_) +
                                            " has no session for node " + std::to_string(op.target));

@@ -88,7 +88,6 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.workers = static_cast<std::uint32_t>(rng.below(3));
   options.retransmission_timeout = log_draw(rng, 4'000, 200'000);
   options.failure_timeout = log_draw(rng, 300'000, 3'000'000);
-  options.connect_timeout = 5 * kMillisecond;
   options.connect_interval = log_draw(rng, 20'000, 200'000);
   options.post_batch = static_cast<std::uint32_t>(1 + rng.below(64));
   options.receive_batch = static_cast<std::uint32_t>(1 + rng.below(64));
@@ -102,6 +101,9 @@ Shape draw_shape(const fuzz::Options& wanted) {
   // The end of a run needs one session of every node with every other, both ways.
   const std::uint32_t least = 2 * wanted.nodes * options.credits;
   shape.is_tight = rng.below(4) == 0;
+  // A session for which the receives do not suffice is lost after this time, and so is each request
+  // of a handler that waits for it.
+  options.connect_timeout = shape.is_tight ? 300 * kMicrosecond : 5 * kMillisecond;
   options.receive_entries = shape.is_tight
                                 ? least + static_cast<std::uint32_t>(rng.below(options.credits))
                                 : 4 * least + 64;
