@@ -51,7 +51,8 @@ class RequestHandle {
 using Handler = std::function<void(RequestHandle&)>;
 
 /// The thread that runs a handler (section 3.2). Handlers of up to some hundred ns belong in the
-/// dispatch thread: it does nothing else meanwhile.
+/// dispatch thread: it does nothing else meanwhile. After Options::failure_timeout its peers take
+/// it for dead.
 enum class RunIn : std::uint8_t { kDispatch, kWorker };
 
 }  // namespace pyrdma::erpc

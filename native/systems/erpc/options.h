@@ -47,7 +47,9 @@ struct Options {
   /// With adaptive_timeout: a busy peer is silent for some hundred microseconds. IRN's is as long
   /// (Mittal et al., SIGCOMM 2018).
   Time least_timeout = 300 * kMicrosecond;
-  Time failure_timeout = 500 * kMillisecond;  // silence after which a peer counts as dead
+  /// Silence after which a peer counts as dead. A handler of the dispatch thread and a continuation
+  /// must be shorter, as must all work of the thread between two turns of the event loop.
+  Time failure_timeout = 500 * kMillisecond;
   Time connect_timeout = 10 * kSecond;        // until a session must be connected
   Time connect_interval = 10 * kMillisecond;  // between two requests to connect
 

@@ -275,7 +275,8 @@ class Mesh(PerNode):
             `Echo`, `Sized`, `Spin`, or a Python function from bytes to bytes, which runs in a
             worker thread and not in the simulator. What it raises goes to the client.
         in_worker
-            Whether a worker thread runs the native handler; for those that take over 1 us.
+            Whether a worker thread runs the native handler; for those that take over 1 us. One that
+            takes over 0.5 s outside of a worker ends the sessions of all its clients.
         """
         self._node("node", node)
         is_python = not isinstance(handler, Echo | Sized | Spin)

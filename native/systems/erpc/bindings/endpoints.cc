@@ -51,7 +51,9 @@ Handler native_handler(const std::string& kind, std::uint64_t value) {
   }
   const Time time = kind == "spin" ? static_cast<Time>(value) : 0;
   return [time](RequestHandle& handle) {
-    if (time != 0) handle.endpoint().env().work(time);
+    Env& env = handle.endpoint().env();
+    if (time != 0) env.work(time);
+    env.now();  // in virtual time the node's other threads go on until then
     const auto request = handle.request();
     std::ranges::copy(request, handle.response(static_cast<std::uint32_t>(request.size())).begin());
     handle.respond();
