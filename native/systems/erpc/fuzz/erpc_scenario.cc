@@ -1,6 +1,6 @@
 #include "systems/erpc/fuzz/erpc_scenario.h"
 
-#include <array>
+#include <algorithm>
 
 #include "base/error.h"
 #include "fuzz/quick_control.h"
@@ -75,11 +75,24 @@ void raise_loss(fuzz::Options& options) {
   if (rate > 0 && rate < 0.1 && rng.below(3) == 0) rate = 0.5 * rng.uniform();
 }
 
+// Leaves the faults out that would end a session, unless the user has named them.
+void calm_down(fuzz::Options& options) {
+  const scenario::Shape shape = scenario::draw_shape(options);
+  if (!shape.is_steady || !options.asked.empty()) return;
+  for (const Fault fault : kFaultsOfRpc) {
+    const bool ends_endpoints = fault == Fault::crash || fault == Fault::host_crash;
+    const bool is_harmless =
+        std::ranges::find(scenario::kHarmlessFaults, fault) != scenario::kHarmlessFaults.end();
+    if (ends_endpoints || (shape.is_calm && !is_harmless)) options.faults[fault].rate = 0;
+  }
+}
+
 fuzz::Outcome run_rpcs(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
   raise_loss(options);
+  calm_down(options);
   fuzz::FaultPhase phase(options, outcome);
   World world(options, outcome, phase);
   sim::SimCluster cluster(fuzz::simulation_of(options, 12 * options.recovery_limit));
@@ -110,6 +123,13 @@ fuzz::Scenario rpc_scenario() {
            "erpc/answer_out_of_order",
            "erpc/answer_without_client",
            "erpc/backlog",
+           "erpc/checked/completeness",
+           "erpc/checked/credits",
+           "erpc/checked/false_death",
+           "erpc/checked/lies",
+           "erpc/checked/malformed",
+           "erpc/checked/session_left",
+           "erpc/checked/wrong_session",
            "erpc/client_silent",
            "erpc/connect_again",
            "erpc/connect_refused",

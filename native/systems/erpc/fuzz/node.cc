@@ -91,8 +91,8 @@ void Node::register_handlers() {
     owed_.push_back(owed_for(handle, Way::kLate));
     Owed& owed = owed_.back();
     // Often about a round trip, so that an answer and a retransmission meet.
-    const Time longest = owed.salt % 8 == 0 ? world_.shape.options.failure_timeout
-                                            : 3 * world_.shape.options.retransmission_timeout;
+    const Time longest =
+        owed.salt % 8 == 0 ? world_.shape.latest : 3 * world_.shape.options.retransmission_timeout;
     owed.due =
         env_.now() + static_cast<Time>(mix64(owed.salt) % static_cast<std::uint64_t>(longest));
   });

@@ -100,7 +100,14 @@ Shape draw_shape(const fuzz::Options& wanted) {
   shape.sessions = static_cast<std::uint32_t>(1 + rng.below(2));
   // The end of a run needs one session of every node with every other, both ways.
   const std::uint32_t least = 2 * wanted.nodes * options.credits;
-  shape.is_tight = rng.below(4) == 0;
+  // Some properties can be judged only where every session lives to the end.
+  Rng life(wanted.seed, -1, "fuzz erpc life");
+  shape.is_steady = life.below(5) == 0;
+  shape.is_calm = shape.is_steady && life.below(2) == 0;
+  shape.latest = options.failure_timeout;
+  // A timeout below the round trip fills the receives with copies, behind which pings wait.
+  if (shape.is_calm) options.failure_timeout *= 10;
+  shape.is_tight = rng.below(4) == 0 && !shape.is_steady;
   // A session for which the receives do not suffice is lost after this time, and so is each request
   // of a handler that waits for it.
   options.connect_timeout = shape.is_tight ? 300 * kMicrosecond : 5 * kMillisecond;
@@ -150,6 +157,7 @@ std::vector<Planned> draw_plan(const fuzz::Options& options, const Shape& shape,
              : act < 96             ? Act::kRenew
              : act < 98 || !reopens ? Act::kCrowd
                                     : Act::kReopen;
+    if (shape.is_steady && act >= 88) op.act = Act::kBurst;
     const std::uint64_t way = rng.below(20);
     op.way = way < 9    ? Way::kAtOnce
              : way < 12 ? Way::kWorker

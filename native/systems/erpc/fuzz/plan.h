@@ -1,6 +1,7 @@
 // The options and the operations of a run of the eRPC scenario, drawn from its seed before it
 // begins.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -43,8 +44,14 @@ struct Planned {
 struct Shape {
   Options options;
   std::uint32_t sessions = 1;  // to each node
+  Time latest = 0;             // answer of a handler that is late
   bool is_tight = false;       // the receives are too few for all sessions
+  bool is_steady = false;      // no operation ends a session or an endpoint
+  bool is_calm = false;        // nor does a fault, and none makes a node silent
 };
+
+/// Some copies and disorder end no session. Any other fault may keep a node silent for long.
+inline constexpr std::array kHarmlessFaults{Fault::duplicate, Fault::reorder, Fault::cache_miss};
 
 Shape draw_shape(const fuzz::Options& options);
 std::vector<Planned> draw_plan(const fuzz::Options& options, const Shape& shape, NodeId node,
