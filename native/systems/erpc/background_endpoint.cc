@@ -25,8 +25,20 @@ struct BackgroundEndpoint::Pending {
   MsgBuffer *request, *response;
 };
 
+namespace {
+
+// Each connect() has its own time.
+Options without_timeout(Options options) {
+  options.connect_timeout = 3600 * kSecond;
+  return options;
+}
+
+}  // namespace
+
 BackgroundEndpoint::BackgroundEndpoint(Env& env, const Options& options, std::uint32_t number)
-    : env_(env), endpoint_(std::make_unique<Endpoint>(env, options, number)), mutex_(env) {
+    : env_(env),
+      endpoint_(std::make_unique<Endpoint>(env, without_timeout(options), number)),
+      mutex_(env) {
   thread_ = env_.spawn("erpc/loop", [this] { run(); });
 }
 

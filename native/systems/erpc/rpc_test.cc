@@ -370,6 +370,30 @@ TEST_P(ErpcWorlds, ABackgroundEndpointServesCallsOfSeveralThreads) {
   });
 }
 
+// Longer than the time that an endpoint gives a session by itself.
+TEST(ErpcBackgroundSim, AConnectLastsAsLongAsItIsTold) {
+  runtime::run_world("sim", 2, [&](Env& env, const runtime::Kill&) {
+    const Time late = Options().connect_timeout + kSecond;
+    if (env.node() == 1) env.sleep_until(env.now() + late);
+    BackgroundEndpoint endpoint(env, {}, 0);
+    if (env.node() == 0) {
+      const auto connect_and_end = [&] {
+        endpoint.disconnect(endpoint.connect({1, 0}, late + kSecond));
+      };
+      EXPECT_NO_THROW(connect_and_end());
+      EXPECT_GE(env.now(), late);
+      EXPECT_TRUE(refuses(
+          [&] {
+            endpoint.connect({1, 9}, kSecond);
+          },
+          ErrorCode::kTimeout, {"1000 ms", "endpoint 9 of node 1"}));
+      env.device().rendezvous().publish_value("done", Time{0});
+    } else {
+      while (!env.device().rendezvous().find("done")) env.sleep_until(env.now() + kMillisecond);
+    }
+  });
+}
+
 }  // namespace
 
 }  // namespace pyrdma::erpc
