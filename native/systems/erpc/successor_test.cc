@@ -181,6 +181,36 @@ TEST(ErpcSuccessors, ARefusedSessionConnectsWhenThereIsRoom) {
   }
 }
 
+// A new endpoint and its clients look for the newest address of the name.
+TEST(ErpcSuccessors, TheThousandthEndpointOfANameIsFoundSoon) {
+  SimCluster cluster(runtime::sim_options(1));
+  cluster.run([&](Env& env) {
+    const Options options = successor_options();
+    const auto life = [&] {
+      const Time begin = env.now();
+      Endpoint endpoint(env, options);
+      return env.now() - begin;
+    };
+    const auto asking = [&](std::uint32_t number) {
+      Endpoint endpoint(env, options), asker(env, options, number);
+      const Time begin = env.now();
+      const SessionId session = asker.create_session({0, 0});
+      const Time end = env.now();
+      while (!asker.is_connected(session)) {
+        asker.run_for(10 * kMicrosecond);
+        endpoint.run_for(10 * kMicrosecond);
+      }
+      return end - begin;
+    };
+    const Time first = life(), second = life(), first_asked = asking(1);
+    const Time look = second - first;  // one address more
+    ASSERT_GT(look, 0);
+    for (std::uint32_t i = 4; i < 1000; ++i) life();
+    EXPECT_LT(life() - first, 20 * look);
+    EXPECT_LT(asking(2) - first_asked, 20 * look);
+  });
+}
+
 // The server's answer to the connect finds no session.
 TEST(ErpcSuccessors, ASessionThatItsClientGaveUpLeavesNothing) {
   SimCluster cluster(runtime::sim_options(2));
