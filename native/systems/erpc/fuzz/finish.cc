@@ -87,7 +87,7 @@ void Node::check_sessions() {
     if (counters.unknown_session != 0)
       world_.violation("wrong session", me + " got packets of sessions that never were");
   }
-  if (!may_silence(world_.options.faults) && !world_.endpoints_ended &&
+  if (world_.shape.is_calm && !may_silence(world_.options.faults) && !world_.endpoints_ended &&
       !world_.cluster->branches().contains("erpc/connect_refused")) {
     env_.reached("erpc/checked/false_death");
     if (counters.lost_sessions != 0)

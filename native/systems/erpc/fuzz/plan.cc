@@ -105,8 +105,12 @@ Shape draw_shape(const fuzz::Options& wanted) {
   shape.is_steady = life.below(5) == 0;
   shape.is_calm = shape.is_steady && life.below(2) == 0;
   shape.latest = options.failure_timeout;
-  // A timeout below the round trip fills the receives with copies, behind which pings wait.
-  if (shape.is_calm) options.failure_timeout *= 10;
+  // A timeout below the round trip fills the receives with copies, behind which pings wait. The
+  // memory of the first long message takes a millisecond.
+  if (shape.is_calm) {
+    options.retransmission_timeout = std::max(options.retransmission_timeout, 100 * kMicrosecond);
+    options.failure_timeout *= 10;
+  }
   shape.is_tight = rng.below(4) == 0 && !shape.is_steady;
   // A session for which the receives do not suffice is lost after this time, and so is each request
   // of a handler that waits for it.
@@ -125,11 +129,11 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.growing_timeouts = options.congestion_control != CongestionControl::kNone || coin(rng);
   options.adaptive_timeout = preset != kPresetNames.end() ? wanted.preset == "best" : coin(rng);
   options.least_timeout = options.retransmission_timeout / 8;
-  // In a quarter of the runs the numbers of requests soon go round. In another one all sessions
-  // have equal numbers, and their generations alone tell them apart.
+  // In a quarter of the runs the numbers of requests soon go round. In these and in half of all
+  // runs the sessions have equal numbers, and their generations alone tell them apart.
   const std::uint64_t numbers = rng.below(4);
   if (numbers == 0) options.first_request = PacketHeader::kMaxRequest - rng.below(64);
-  if (numbers == 1) options.first_request = 0;
+  if (numbers == 1 || numbers == 2) options.first_request = 0;
   return shape;
 }
 
