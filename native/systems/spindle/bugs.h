@@ -32,6 +32,8 @@ enum class Bug : std::uint8_t {
   kCommitUnheard,
   kViewEndNotSynced,
   kShortLogCopied,
+  kDamageCut,
+  kMarkedEarly,
 };
 
 /// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
@@ -43,8 +45,8 @@ inline constexpr std::array<std::string_view, 21> kBugNames{
     "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
     "commit_unheard"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
-inline constexpr std::array<std::string_view, 2> kLogBugNames{"view_end_not_synced",
-                                                              "short_log_copied"};
+inline constexpr std::array<std::string_view, 4> kLogBugNames{
+    "view_end_not_synced", "short_log_copied", "damage_cut", "marked_early"};
 
 class Bugs {
  public:
@@ -114,6 +116,10 @@ class Bugs {
   bool syncs_view_end() const { return !is(Bug::kViewEndNotSynced); }
   /// At a restart the others copy the longest log of the last view.
   bool copies_longest() const { return !is(Bug::kShortLogCopied); }
+  /// A log that is damaged is refused.
+  bool refuses_damage() const { return !is(Bug::kDamageCut); }
+  /// A log says that samples are durable when they are.
+  bool marks_behind_sync() const { return !is(Bug::kMarkedEarly); }
 
  private:
   constexpr bool is(Bug bug) const { return __builtin_expect(bug_ == bug, 0) != 0; }

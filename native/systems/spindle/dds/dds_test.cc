@@ -263,21 +263,6 @@ TEST(SpindleDdsSim, AMemberWhoseDiskFailsLeaves) {
   EXPECT_EQ(done, kNodes);
 }
 
-// Samples, each with the number and the pattern of its place.
-Bytes sample_of(std::uint64_t number) {
-  Bytes bytes(3 + number % 40);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(number + i);
-  return bytes;
-}
-
-void write_log(Env& env, const std::string& name, std::uint64_t samples) {
-  SampleLog log(env, name);
-  for (std::uint64_t i = log.samples(); i < samples; ++i) {
-    log.append(static_cast<NodeId>(i % 3), sample_of(i));
-    log.sync();
-  }
-}
-
 // A sample may be longer than a message between the nodes.
 TEST(SpindleDdsSim, ALogCatchesUpWithLongSamples) {
   constexpr std::uint32_t kNodes = 3;
@@ -314,82 +299,6 @@ TEST(SpindleDdsSim, ALogCatchesUpWithLongSamples) {
     participant.group().wait_until([&] { return done == kNodes; }, env.now() + kPatience);
   });
   EXPECT_EQ(done, kNodes);
-}
-
-// Every prefix of a log is a log: a torn end is cut, and new samples follow.
-TEST(SpindleDdsSim, ATornEndIsCut) {
-  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
-    write_log(env, "whole", 12);
-    auto whole = env.storage().open("whole");
-    Bytes bytes(whole->size());
-    whole->read(0, bytes);
-    std::uint64_t cuts = 0;
-    for (std::size_t length = 0; length < bytes.size(); length += 5) {
-      const std::string name = "cut-" + std::to_string(length);
-      env.storage().open(name)->write(0, ByteView(bytes).first(length));
-      SampleLog log(env, name);
-      EXPECT_LE(log.samples(), 12U);
-      cuts += log.cut_bytes() != 0;
-      log.append(9, sample_of(99));
-      log.sync();
-      SampleLog again(env, name);
-      EXPECT_EQ(again.samples(), log.samples());
-      std::uint64_t number = 0;
-      again.read(0, [&](const Sample& sample) {
-        const bool is_last = number + 1 == again.samples();
-        EXPECT_TRUE(sample.bytes == sample_of(is_last ? 99 : number)) << length;
-        ++number;
-        return true;
-      });
-    }
-    EXPECT_GT(cuts, 20U);
-  });
-}
-
-// A crash may tear a batch far in front of the last record. What was not durable is no damage.
-TEST(SpindleDdsSim, AHoleInManySamplesThatWereNotDurableIsCut) {
-  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
-    constexpr std::uint64_t kSamples = 70'000;  // more than a mark counts
-    {
-      SampleLog log(env, "holed");
-      for (std::uint64_t i = 0; i < kSamples; ++i) log.append(0, Bytes(8));
-      log.write();
-    }
-    env.storage().open("holed")->write(400, Bytes(40));  // the record of sample 10
-    SampleLog log(env, "holed");
-    EXPECT_EQ(log.samples(), 10U);
-  });
-}
-
-// Any changed byte is found. In the middle the log is refused, with the offset and what can be
-// saved.
-TEST(SpindleDdsSim, ADamagedLogIsRefused) {
-  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
-    write_log(env, "whole", 12);
-    auto whole = env.storage().open("whole");
-    Bytes bytes(whole->size());
-    whole->read(0, bytes);
-    std::uint64_t refused = 0, cut = 0;
-    for (std::size_t at = 0; at < bytes.size(); at += 3) {
-      Bytes damaged = bytes;
-      damaged[at] ^= std::byte{0x10};
-      const std::string name = "damaged-" + std::to_string(at);
-      env.storage().open(name)->write(0, damaged);
-      try {
-        SampleLog log(env, name);
-        EXPECT_LT(log.samples() + (log.cut_bytes() == 0), 13U);
-        cut += log.cut_bytes() != 0;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
-        EXPECT_TRUE(names(error.what(), {"offset", "cut_damage"}));
-        ++refused;
-        SampleLog log(env, name, /*cut_damage=*/true);
-        EXPECT_LT(log.samples(), 12U);
-      }
-    }
-    EXPECT_GT(refused, 50U);
-    EXPECT_GT(cut, 0U);
-  });
 }
 
 TEST(SpindleDdsSim, BadTopicsNameTheFix) {

@@ -37,7 +37,7 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
         std::make_unique<Footprint>(env, nullptr, std::uint64_t{topic.history} * topic.max_sample);
     if (topic.qos != Qos::kLogged) continue;
     readers_[t]->log =
-        std::make_unique<SampleLog>(env, "topic-" + std::to_string(t) + ".log", cut_damage);
+        std::make_unique<SampleLog>(env, "topic-" + std::to_string(t) + ".log", cut_damage, bugs);
     readers_[t]->count = readers_[t]->log->samples();
   }
   if (std::ranges::count(topics_, Qos::kLogged, &Topic::qos) != 0) {

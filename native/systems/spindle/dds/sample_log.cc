@@ -1,39 +1,58 @@
 #include "systems/spindle/dds/sample_log.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "systems/spindle/dds/file_window.h"
 
 namespace pyrdma::spindle::dds {
 
 namespace {
 
-constexpr std::uint32_t kMagic = 0x5d5a6c67;
-constexpr std::size_t kRecordHeader = 32;
+constexpr std::uint64_t kMagic = 0x31'67'6f'6c'73'64'64'70;  // "pddslog1": the format
+constexpr std::uint64_t kSector = 512;                       // a crash leaves it as a whole
+// Marks lie in pages of their own, so that no loss of a page takes both.
+constexpr std::uint64_t kMarkPlace = 4096, kRecords = 2 * kMarkPlace;
+constexpr std::uint64_t kMarkBytes = 32;
+constexpr std::uint64_t kRecordHeader = 24;
+constexpr std::uint64_t kChunk = 256 * 1024;  // bytes of a request to the disk; whole sectors
 
 std::uint64_t padded(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
 
-// A mark is the number of records since the last durable one, then its complement: the chain leaves
-// it out, since two logs that agree may have synced at different times. The largest mark stands for
-// more records too, and so says nothing.
-constexpr std::uint32_t kMostBehind = 0xffff;
-
-std::uint32_t mark_of(std::uint64_t behind) {
-  const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(behind, kMostBehind));
-  return low | (~low << 16);
+/// Mixes words with a word of the number; a second time gives the words back. Requires whole words.
+void mix(std::span<std::byte> words, std::uint64_t number) {
+  const std::uint64_t key = mix64(number ^ kMagic);
+  for (std::size_t at = 0; at < words.size(); at += sizeof key) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, words.data() + at, sizeof word);
+    word ^= key;
+    std::memcpy(words.data() + at, &word, sizeof word);
+  }
 }
 
-std::uint32_t behind_of(std::uint32_t mark) { return mark & kMostBehind; }
-bool is_mark(std::uint32_t mark) { return mark == mark_of(behind_of(mark)); }
+std::uint64_t check_of(ByteView header, std::uint64_t number) {
+  return checksum(header.first(kRecordHeader - 8), number ^ kMagic);
+}
+
+bool is_zeros(ByteView bytes) {
+  return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
+}
+
+/// Calls `act(from, bytes)` for pieces of [from, to) that end where sectors do.
+template <class Act>
+void in_chunks(std::uint64_t from, std::uint64_t to, Act&& act) {
+  while (from < to) {
+    const std::uint64_t next = std::min(to, (from / kChunk + 1) * kChunk);
+    act(from, next - from);
+    from = next;
+  }
+}
 
 }  // namespace
-
-std::uint64_t SampleLog::chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
-                                 ByteView sample) {
-  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
-}
 
 void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
   out.put(publisher);
@@ -49,127 +68,218 @@ std::optional<SampleView> get_sample(ByteReader& in) {
   return SampleView{publisher, sample};
 }
 
-SampleLog::SampleLog(Env& env, std::string name, bool cut_damage)
-    : env_(env), name_(std::move(name)), file_(env.storage().open(name_)) {
+std::uint64_t SampleLog::chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
+                                 ByteView sample) {
+  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
+}
+
+SampleLog::SampleLog(Env& env, std::string name, bool cut_damage, Bugs bugs)
+    : env_(env), name_(std::move(name)), bugs_(bugs), file_(env.storage().open(name_)) {
   env.storage().sync();
   load(cut_damage);
 }
 
-SampleLog::Found SampleLog::parse(ByteView rest, std::uint64_t number, std::uint64_t chain) const {
-  Found found;
-  ByteReader in(rest);
-  const auto magic = in.get<std::uint32_t>();
-  const auto bytes = in.get<std::uint32_t>();
-  found.sample.publisher = in.get<std::uint32_t>();
-  const auto mark = in.get<std::uint32_t>();
-  found.sample.number = in.get<std::uint64_t>();
-  found.chain = in.get<std::uint64_t>();
-  if (!in.ok() || magic != kMagic || !is_mark(mark) || found.sample.number != number) return found;
-  const ByteView sample = in.bytes(bytes);
-  const ByteView padding = in.bytes(padded(bytes) - bytes);
-  if (!in.ok() || std::ranges::count(padding, std::byte{0}) != std::ssize(padding)) return found;
-  if (chained(chain, found.sample.publisher, number, sample) != found.chain) return found;
-  found.sample.bytes.assign(sample.begin(), sample.end());
-  found.bytes = kRecordHeader + padded(bytes);
-  found.is_whole = true;
-  return found;
+SampleLog::Record SampleLog::parse(ByteView bytes, std::uint64_t number, std::uint64_t chain) {
+  Record record;
+  record.bytes = kRecordHeader;
+  if (bytes.size() < record.bytes) return record;
+  std::array<std::byte, kRecordHeader> plain;
+  std::memcpy(plain.data(), bytes.data(), plain.size());
+  mix(plain, number);
+  ByteReader header(plain);
+  const auto size = header.get<std::uint32_t>();
+  record.sample.publisher = header.get<std::uint32_t>();
+  record.chain = header.get<std::uint64_t>();
+  record.sample.number = number;
+  record.state = State::kBad;
+  if (header.get<std::uint64_t>() != check_of(plain, number)) return record;
+  record.bytes += padded(size);
+  record.state = State::kShort;
+  if (bytes.size() < record.bytes) return record;
+  const ByteView mixed = bytes.subspan(kRecordHeader, padded(size));
+  Bytes& sample = record.sample.bytes;
+  sample.assign(mixed.begin(), mixed.end());
+  mix(sample, number);
+  const bool is_padded = is_zeros(ByteView(sample).subspan(size));
+  sample.resize(size);
+  const bool is_whole =
+      is_padded && chained(chain, record.sample.publisher, number, sample) == record.chain;
+  record.state = is_whole ? State::kWhole : State::kBad;
+  return record;
 }
 
-// A crash may leave some of the records that were not durable, in any order.
+SampleLog::Record SampleLog::at(FileWindow& window, std::uint64_t number) {
+  const std::uint64_t place = number < samples() ? offsets_[number] : end_;
+  Record record = parse(window.at(place, kRecordHeader), number, chain(number));
+  if (record.state == State::kShort)
+    record = parse(window.at(place, record.bytes), number, chain(number));
+  return record;
+}
+
+/// Takes the newest mark. Returns false if there is none.
+bool SampleLog::read_marks() {
+  for (std::uint64_t at = 0; at < kRecords; at += kMarkPlace) {
+    Bytes content(kMarkBytes);
+    content.resize(file_->read(at, content));
+    ByteReader in(content);
+    const auto magic = in.get<std::uint64_t>();
+    const auto turn = in.get<std::uint64_t>();
+    const auto samples = in.get<std::uint64_t>();
+    const bool is_whole =
+        magic == kMagic &&
+        in.get<std::uint64_t>() == checksum(ByteView(content).first(kMarkBytes - 8), 1);
+    if (!in.ok() || !is_whole || turn <= marks_) continue;
+    marks_ = turn;
+    marked_ = samples;
+  }
+  return marks_ != 0;
+}
+
+void SampleLog::put_mark(std::uint64_t durable) {
+  if (marks_ != 0 && marked_ == durable) return;
+  Bytes mark;
+  ByteWriter out(mark);
+  out.put(kMagic);
+  out.put(++marks_);
+  out.put(marked_ = durable);
+  out.put(checksum(mark, 1));
+  file_->write(marks_ % 2 * kMarkPlace, mark);
+}
+
+// Whether the record behind the end lacks all of its bytes in one sector, or ends behind the file.
+bool SampleLog::is_torn(FileWindow& window, const Record& record) const {
+  if (record.state == State::kShort) return true;
+  const ByteView bytes = window.at(end_, record.bytes).first(record.bytes);
+  for (std::uint64_t at = 0; at < bytes.size();) {
+    const std::uint64_t piece = std::min(kSector - (end_ + at) % kSector, bytes.size() - at);
+    if (is_zeros(bytes.subspan(at, piece))) return true;
+    at += piece;
+  }
+  return false;
+}
+
+void SampleLog::refuse() const {
+  throw Error(ErrorCode::kUnavailable,
+              "log '" + name_ + "' does not verify at offset " + std::to_string(end_) + " of " +
+                  std::to_string(used_) + " B: " + std::to_string(samples()) +
+                  " samples before it can be saved" +
+                  (marks_ != 0 ? ", of " + std::to_string(marked_) + " or more"
+                               : ", and it has no mark, as a file of another version") +
+                  "; cut_damage cuts the log there, or copy the log of another subscriber");
+}
+
 void SampleLog::load(bool cut_damage) {
-  Bytes content(file_->size());
-  content.resize(file_->read(0, content));
-  const ByteView all(content);
-  while (end_ < all.size()) {
-    Found found = parse(all.subspan(end_), samples(), chain(samples()));
-    if (!found.is_whole) break;
+  used_ = file_->size();
+  end_ = kRecords;
+  const bool has_mark = read_marks();
+  FileWindow window(*file_, used_);
+  Record record = at(window, 0);
+  for (; record.state == State::kWhole; record = at(window, samples())) {
     offsets_.push_back(end_);
-    chains_.push_back(found.chain);
-    end_ += found.bytes;
+    chains_.push_back(record.chain);
+    end_ += record.bytes;
   }
-  bool was_durable = false;
-  for (std::uint64_t at = end_ + 8; at + kRecordHeader <= all.size() && !was_durable; at += 8) {
-    ByteReader in(all.subspan(at));
-    const bool begins = in.get<std::uint32_t>() == kMagic;
-    const auto bytes = in.get<std::uint32_t>();
-    in.get<std::uint32_t>();
-    const auto mark = in.get<std::uint32_t>();
-    const auto number = in.get<std::uint64_t>();
-    was_durable = begins && is_mark(mark) && behind_of(mark) < kMostBehind &&
-                  number > samples() + behind_of(mark) && number - samples() < (1U << 30) &&
-                  at + kRecordHeader + bytes <= all.size();
-  }
-  if (was_durable && !cut_damage) {
-    throw Error(ErrorCode::kUnavailable,
-                "log '" + name_ + "' does not verify at offset " + std::to_string(end_) + " of " +
-                    std::to_string(all.size()) + " B: " + std::to_string(samples()) +
-                    " samples before it can be saved; cut_damage cuts the log there, or copy the "
-                    "log of another subscriber");
-  }
-  cut_bytes_ = all.size() - end_;
-  if (cut_bytes_ != 0) {
+  const auto has_bytes = [&](std::uint64_t from) {
+    bool found = false;
+    in_chunks(from, used_, [&](std::uint64_t at, std::uint64_t bytes) {
+      found = found || !is_zeros(window.at(at, bytes));
+    });
+    return found;
+  };
+  const bool is_damaged = samples() < marked_ || !is_torn(window, record) ||
+                          (!has_mark && (used_ > kRecords || has_bytes(0)));
+  if (is_damaged && !cut_damage && bugs_.refuses_damage()) refuse();
+  durable_ = std::min(marked_, samples());
+  if (has_bytes(end_)) {
+    cut_bytes_ = used_ - end_;
     env_.reached("spindle/torn_log");
-    // Zeros end the log: a later record must not seem to continue it.
-    file_->write(end_, Bytes(cut_bytes_));
+    clear_rest();
   }
-  file_->sync();
-  durable_ = samples();
+  used_ = end_;
+  if (!has_mark) put_mark(0);  // durable before the first record
+  sync();
 }
 
 void SampleLog::append(NodeId publisher, ByteView sample) {
   const std::uint64_t number = samples();
   const std::uint64_t next = chained(chain(number), publisher, number, sample);
-  offsets_.push_back(end_ + batch_.size());
+  const std::size_t begin = batch_.size();
+  offsets_.push_back(end_ + begin);
   chains_.push_back(next);
   ByteWriter out(batch_);
-  out.put(kMagic);
   out.put(static_cast<std::uint32_t>(sample.size()));
   out.put(publisher);
-  out.put(mark_of(number - durable_));
-  out.put(number);
   out.put(next);
+  out.put(check_of(ByteView(batch_).subspan(begin), number));
   out.put(sample);
   out.align();
+  mix(std::span(batch_).subspan(begin), number);
 }
 
 void SampleLog::write() {
   if (batch_.empty()) return;
+  if (used_ > end_) clear_rest();  // a cut has failed in its midst
   file_->write(end_, batch_);
-  end_ += batch_.size();
+  end_ = used_ = end_ + batch_.size();
   batch_.clear();
 }
 
 void SampleLog::sync() {
   write();
+  if (is_doubtful_) write_again();
+  if (!bugs_.marks_behind_sync()) put_mark(samples());
+  is_doubtful_ = true;
   file_->sync();
+  is_doubtful_ = false;
   durable_ = samples();
+  put_mark(durable_);
 }
 
-// Backwards, one record at a time: a crash in between leaves a log with a torn end.
-void SampleLog::cut(std::uint64_t number) {
-  sync();
-  while (samples() > number) {
-    file_->write(offsets_.back(), Bytes(end_ - offsets_.back()));
+// A sync that fails may leave data that no later one makes durable, also one of an earlier process.
+void SampleLog::write_again() {
+  Bytes content;
+  in_chunks(offset(durable_), end_, [&](std::uint64_t at, std::uint64_t bytes) {
+    content.resize(bytes);
+    file_->read(at, content);
+    file_->write(at, content);
+  });
+}
+
+// First the mark: a crash must not leave one that says more than the records.
+void SampleLog::clear_rest() {
+  if (marked_ > durable_) {
+    put_mark(durable_);
     file_->sync();
-    end_ = offsets_.back();
-    offsets_.pop_back();
-    chains_.pop_back();
   }
-  durable_ = samples();
+  const Bytes zeros(std::min(kChunk, used_ - end_));
+  in_chunks(end_, used_, [&](std::uint64_t at, std::uint64_t bytes) {
+    file_->write(at, ByteView(zeros).first(bytes));
+  });
+  file_->sync();
+  used_ = end_;
+}
+
+void SampleLog::cut(std::uint64_t number) {
+  write();
+  if (number >= samples()) return;
+  end_ = offsets_[number];
+  offsets_.resize(number);
+  chains_.resize(number);
+  durable_ = std::min(durable_, number);
+  clear_rest();
 }
 
 void SampleLog::read(std::uint64_t from, const std::function<bool(const Sample&)>& act) {
   write();
+  FileWindow window(*file_, end_);
   for (std::uint64_t number = from; number < samples(); ++number) {
-    const std::uint64_t end = number + 1 < samples() ? offsets_[number + 1] : end_;
-    Bytes record(end - offsets_[number]);
-    file_->read(offsets_[number], record);
-    const Found found = parse(record, number, chain(number));
-    if (!found.is_whole) {
+    const Record record = at(window, number);
+    if (record.state != State::kWhole) {
       throw Error(ErrorCode::kUnavailable,
-                  "log '" + name_ + "' has changed at offset " + std::to_string(offsets_[number]));
+                  "log '" + name_ + "' has changed at offset " + std::to_string(offsets_[number]) +
+                      "; open it again with cut_damage, and let this node join()");
     }
-    if (!act(found.sample)) return;
+    if (!act(record.sample)) return;
   }
 }
 

@@ -17,6 +17,8 @@ namespace scenario {
 
 namespace {
 
+constexpr const char* kLogName = "topic-0.log";
+
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -52,6 +54,7 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       all_(options.nodes - 1),
       durable_(all_.size()),
       is_forfeit_(all_.size()),
+      is_rotten_(all_.size()),
       groups_(all_.size()) {
   std::iota(all_.begin(), all_.end(), NodeId{0});
   topic_.name = "t";
@@ -61,6 +64,7 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
   topic_.max_sample = 2000;
   topic_.sync_every = static_cast<std::uint32_t>(rng_.below(4));
   rounds_ = static_cast<std::uint32_t>(3 + rng_.below(4));
+  rots_ = rng_.below(5) == 0;
 }
 
 bool LogsWorld::is_late(NodeId node) const { return std::ranges::find(late_, node) != late_.end(); }
@@ -142,15 +146,53 @@ void LogsWorld::wait_for_view(Env& env) {
   while (newest() <= before && env.now() < patience) env.sleep_until(env.now() + 10 * kMicrosecond);
 }
 
+// A bit of the log changes while the node is down.
+void LogsWorld::rot(Env& env) {
+  if (!rots_ || env.incarnation() == 0 || rng_.below(4) != 0) return;
+  const auto file = env.storage().open(kLogName);
+  if (file->size() == 0) return;
+  is_rotten_[env.node()] = true;
+  const std::uint64_t at = rng_.below(file->size());
+  std::byte byte{};
+  file->read(at, {&byte, 1});
+  byte ^= static_cast<std::byte>(1U << rng_.below(8));
+  file->write(at, {&byte, 1});
+  file->sync();
+}
+
+// A log that is refused is cut, and so has lost what was durable: with a word. If it begins the
+// domain again, the others lose what it lacks.
+std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env, Life& life) {
+  const auto make = [&](bool cut_damage) {
+    return std::make_unique<dds::DomainParticipant>(
+        env, group_options(), std::vector{topic_},
+        [&](std::uint32_t, std::span<const Message> messages) { take(env.node(), life, messages); },
+        cut_damage, bugs_);
+  };
+  rot(env);
+  try {
+    auto participant = make(false);
+    is_rotten_[env.node()] = false;
+    return participant;
+  } catch (const Error& error) {
+    const bool is_refused = error.code() == ErrorCode::kUnavailable &&
+                            std::string_view(error.what()).find(kLogName) != std::string_view::npos;
+    if (!is_rotten_[env.node()] || !is_refused) throw;
+  }
+  env.reached("spindle/log_refused");
+  for (Texts& durable : durable_) durable.clear();
+  auto participant = make(true);
+  is_rotten_[env.node()] = false;
+  return participant;
+}
+
 void LogsWorld::live(Env& env) {
   const std::uint32_t round = round_;
   outcome_.restarts += env.incarnation() != 0;
   Life life;
   try {
-    dds::DomainParticipant participant(
-        env, group_options(), {topic_},
-        [&](std::uint32_t, std::span<const Message> messages) { take(env.node(), life, messages); },
-        false, bugs_);
+    const std::unique_ptr<dds::DomainParticipant> opened = open(env, life);
+    dds::DomainParticipant& participant = *opened;
     life.participant = &participant;
     groups_[env.node()] = &participant.group();
     expect_kept(env.node(), participant, "at its start");
@@ -372,8 +414,8 @@ fuzz::Scenario logs_scenario() {
           // Faults that cost a group no member: the last round needs all of them.
           {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
            Fault::late_completion},
-          {"spindle/joined_by_log", "spindle/log_cut", "spindle/restart_refused",
-           "spindle/restarted", "spindle/torn_log"},
+          {"spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused",
+           "spindle/restart_refused", "spindle/restarted", "spindle/torn_log"},
           8,
           false};
 }

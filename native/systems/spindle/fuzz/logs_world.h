@@ -1,10 +1,12 @@
 // Logged topics while hosts lose power, again and again (V5 and V6 of the properties):
 // - what was durable at a node is in all logs after a restart with this node;
 // - all logs are equal in the end: of nodes that restart together, and of one that comes later;
-// - a log has only samples that were published, each once, in the order of their publisher.
+// - a log has only samples that were published, each once, in the order of their publisher;
+// - a log of which a bit has changed is refused, or has lost nothing.
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +42,8 @@ class LogsWorld {
   void drive(Env& env);
   void pass(Env& env, std::uint64_t most_us);
   void wait_for_view(Env& env);
+  void rot(Env& env);
+  std::unique_ptr<dds::DomainParticipant> open(Env& env, Life& life);
   void live(Env& env);
   void take(NodeId node, Life& life, std::span<const Message> messages);
   void expect_kept(NodeId node, dds::DomainParticipant& participant, const char* when);
@@ -61,10 +65,12 @@ class LogsWorld {
   dds::Topic topic_;
   std::vector<NodeId> all_;  // of the domain
   std::uint32_t rounds_ = 0, round_ = 0;
+  bool rots_ = false;
   fabric::sim::SimCluster* cluster_ = nullptr;
   std::vector<Texts> durable_;  // by node
   // By node: a domain may have begun without what only this node's disk has.
   std::vector<bool> is_forfeit_;
+  std::vector<bool> is_rotten_;  // by node: its log may be refused
   std::set<std::string> published_;
   std::vector<Group*> groups_;           // of the nodes that live
   std::uint32_t operations_ = 0;         // samples so far
