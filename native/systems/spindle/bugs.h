@@ -34,6 +34,7 @@ enum class Bug : std::uint8_t {
   kShortLogCopied,
   kDamageCut,
   kMarkedEarly,
+  kDamagedViewsForgotten,
 };
 
 /// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
@@ -45,8 +46,9 @@ inline constexpr std::array<std::string_view, 21> kBugNames{
     "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
     "commit_unheard"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
-inline constexpr std::array<std::string_view, 4> kLogBugNames{
-    "view_end_not_synced", "short_log_copied", "damage_cut", "marked_early"};
+inline constexpr std::array<std::string_view, 5> kLogBugNames{
+    "view_end_not_synced", "short_log_copied", "damage_cut", "marked_early",
+    "damaged_views_forgotten"};
 
 class Bugs {
  public:
@@ -120,6 +122,8 @@ class Bugs {
   bool refuses_damage() const { return !is(Bug::kDamageCut); }
   /// A log says that samples are durable when they are.
   bool marks_behind_sync() const { return !is(Bug::kMarkedEarly); }
+  /// A damaged record of views is not replaced by an older one.
+  bool refuses_damaged_views() const { return !is(Bug::kDamagedViewsForgotten); }
 
  private:
   constexpr bool is(Bug bug) const { return __builtin_expect(bug_ == bug, 0) != 0; }

@@ -41,8 +41,9 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
     readers_[t]->count = readers_[t]->log->samples();
   }
   if (std::ranges::count(topics_, Qos::kLogged, &Topic::qos) != 0) {
-    view_log_ = std::make_unique<ViewLog>(env);
+    view_log_ = std::make_unique<ViewLog>(env, cut_damage, bugs);
     views_ = before_ = view_log_->views();
+    has_lost_views_ = view_log_->is_lost();
   }
   Upcalls upcalls;
   upcalls.deliver = [this](std::uint32_t t, std::span<const Message> messages) {

@@ -113,6 +113,7 @@ class DomainParticipant {
   std::unique_ptr<ViewLog> view_log_;             // if any topic is logged
   LoggedViews views_;
   LoggedViews before_;            // this start: others that restart too may ask when it has begun
+  bool has_lost_views_ = false;   // at this start
   std::unique_ptr<Group> group_;  // last: no upcall comes after its end
 };
 

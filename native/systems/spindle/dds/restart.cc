@@ -30,8 +30,9 @@ DomainParticipant::Standing DomainParticipant::standing() const {
 
 void DomainParticipant::serve_restart() {
   group_->channel().serve(ControlType::kRestart, [this](NodeId, ByteView) {
-    const Standing own = standing();
     Bytes answer;
+    if (has_lost_views_) return answer;
+    const Standing own = standing();
     ByteWriter out(answer);
     put_views(out, own.views);
     for (const std::uint64_t count : own.counts) out.put(count);
@@ -176,20 +177,27 @@ void DomainParticipant::check_majority(const LoggedView& view, const std::vector
 }
 
 void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
+  if (has_lost_views_) {
+    throw Error(ErrorCode::kUnavailable,
+                "restart: the log of views of node " + std::to_string(env_.node()) +
+                    " was damaged, so it must not vouch for a view; restart the others, and let it "
+                    "join()");
+  }
   const Time deadline = env_.now() + options_.join_timeout;
   std::vector<std::pair<NodeId, Standing>> standings{{env_.node(), standing()}};
   std::vector<NodeId> missing;
   for (const NodeId node : nodes) {
     if (node == env_.node()) continue;
     const auto answer = ask(node, ControlType::kRestart, {}, deadline);
-    if (answer)
+    if (answer && !answer->empty())
       standings.emplace_back(node, standing_of(*answer, topics_.size()));
     else
       missing.push_back(node);
   }
   if (!missing.empty()) {
     throw Error(ErrorCode::kTimeout, "restart: no answer from the nodes" +
-                                         runtime::text_of(missing) + "; do they restart too?")
+                                         runtime::text_of(missing) +
+                                         "; do they restart too, with whole logs of views?")
         .blaming(missing);
   }
   std::vector<NodeId> present;

@@ -1,8 +1,12 @@
 #include "systems/spindle/dds/view_log.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/checksum.h"
+#include "base/error.h"
 #include "systems/spindle/shape.h"
 
 namespace pyrdma::spindle::dds {
@@ -47,33 +51,89 @@ LoggedViews get_views(ByteReader& in) {
   return views;
 }
 
-// The record: its number, the views, a checksum.
-ViewLog::ViewLog(Env& env) : file_(env.storage().open("views.log")) {
-  env.storage().sync();
-  for (std::uint64_t at = 0; at < 2 * kPlace && at < file_->size(); at += kPlace) {
-    Bytes content(std::min(kPlace, file_->size() - at));
-    content.resize(file_->read(at, content));
-    ByteReader in(content);
-    const auto number = in.get<std::uint64_t>();
-    const LoggedViews views = get_views(in);
-    const std::size_t covered = content.size() - in.left();
-    if (!in.ok() || in.get<std::uint64_t>() != checksum(ByteView(content).first(covered), 1) ||
-        !in.ok() || number <= writes_)
-      continue;
-    writes_ = number;
-    views_ = views;
+namespace {
+
+constexpr std::uint64_t kViewSector = 512;
+constexpr std::uint64_t kFormat = 2;  // of a record; seeds its checksum
+
+struct ViewRecord {
+  std::uint64_t number = 0;
+  LoggedViews views;
+};
+
+// Number, the ids of both views, their sizes, their members, a checksum. At most 308 bytes.
+Bytes record_of(std::uint64_t number, const LoggedViews& views) {
+  Bytes record;
+  ByteWriter out(record);
+  out.put(number);
+  for (const LoggedView* view : {&views.accepted, &views.ran}) {
+    out.put(view->id);
+    out.put(static_cast<std::uint16_t>(view->members.size()));
+    for (const NodeId member : view->members) {
+      if (member > 0xffff) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    "logged topics: node " + std::to_string(member) + "; the most is 65535");
+      }
+      out.put(static_cast<std::uint16_t>(member));
+    }
   }
+  out.put(checksum(record, kFormat));
+  return record;
+}
+
+std::optional<ViewRecord> record_in(ByteView sector) {
+  ByteReader in(sector);
+  ViewRecord record;
+  record.number = in.get<std::uint64_t>();
+  for (LoggedView* view : {&record.views.accepted, &record.views.ran}) {
+    view->id = in.get<std::uint64_t>();
+    const auto members = in.get<std::uint16_t>();
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(members, kMostMembers); ++i)
+      view->members.push_back(in.get<std::uint16_t>());
+  }
+  const std::size_t covered = sector.size() - in.left();
+  const auto sum = in.get<std::uint64_t>();
+  const bool is_whole =
+      in.ok() && record.number != 0 && sum == checksum(sector.first(covered), kFormat);
+  return is_whole ? std::optional(std::move(record)) : std::nullopt;
+}
+
+}  // namespace
+
+ViewLog::ViewLog(Env& env, bool forgets, Bugs bugs) : file_(env.storage().open("views.log")) {
+  env.storage().sync();
+  for (std::uint64_t at = 0; at < 2 * kPlace; at += kPlace) {
+    Bytes sector(kViewSector);
+    sector.resize(file_->read(at, sector));
+    const auto record = record_in(sector);
+    const bool is_unused = std::ranges::count(sector, std::byte{0}) == std::ssize(sector);
+    if (!record && !is_unused && bugs.refuses_damaged_views()) {
+      if (!forgets) {
+        throw Error(ErrorCode::kUnavailable,
+                    "log 'views.log' does not verify at offset " + std::to_string(at) +
+                        ": it is damaged, or of another version, and this node no longer knows "
+                        "which views it has agreed to; with cut_damage it can join() the domain "
+                        "that the others restart");
+      }
+      is_lost_ = true;
+    }
+    if (!record || record->number <= writes_) continue;
+    writes_ = record->number;
+    views_ = record->views;
+  }
+  if (is_lost_)
+    views_ = {};
+  else if (writes_ != 0)
+    write(views_);
 }
 
 void ViewLog::write(const LoggedViews& views) {
-  views_ = views;
-  Bytes record;
-  ByteWriter out(record);
-  out.put(++writes_);
-  put_views(out, views);
-  out.put(checksum(record, 1));
-  file_->write(writes_ % 2 * kPlace, record);
+  const Bytes record = record_of(writes_ + 1, views);
+  file_->write((writes_ + 1) % 2 * kPlace, record);
   file_->sync();
+  ++writes_;
+  views_ = views;
+  is_lost_ = false;
 }
 
 std::vector<LoggedView> must_have_majority(const std::vector<NodeId>& nodes,

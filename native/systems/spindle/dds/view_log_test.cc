@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <optional>
+#include <vector>
+
 #include "runtime/worlds_test.h"
+#include "systems/spindle/dds/crash_disk_test.h"
 
 namespace pyrdma::spindle::dds {
 namespace {
@@ -48,23 +53,118 @@ TEST(SpindleViewLog, AFirstViewThatNeverRanNeedsItsFoundersMajority) {
   EXPECT_EQ(ids({0}, {knows({}, {})}), Ids{});
 }
 
-// A crash tears the newest record: the one before it is there.
-TEST(SpindleViewLogSim, ATornRecordLeavesTheOneBefore) {
-  runtime::run_world("sim", 2, [](Env& env, const runtime::Kill&) {
-    if (env.node() != 0) return;
-    const LoggedViews older = knows(kAll, kAll), newer = knows({4, {0, 1}}, kAll);
+LoggedViews views_of(std::uint64_t number) {
+  std::vector<NodeId> members(number % 64 + 1);
+  std::iota(members.begin(), members.end(), static_cast<NodeId>(number));
+  return knows({number, members}, {number / 2, {0, 1, 2}});
+}
+
+/// Returns the views that a node finds on such a disk; nothing if they are refused.
+std::optional<LoggedViews> found_on(Env& inner, const Bytes& content, Bugs bugs = {}) {
+  CrashDisk disk(content);
+  EnvWithDisk env(inner, disk);
+  try {
+    return ViewLog(env, false, bugs).views();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    EXPECT_TRUE(names(error.what(), {"views.log", "offset", "join"}));
+    return std::nullopt;
+  }
+}
+
+/// A disk to which views 1, 2 and so on were written.
+struct WrittenViews {
+  CrashDisk disk;
+  std::vector<std::size_t> begins, ends;  // of each write, in events of the disk
+  WrittenViews(Env& inner, std::uint64_t count) {
+    EnvWithDisk env(inner, disk);
+    ViewLog log(env);
+    for (std::uint64_t number = 1; number <= count; ++number) {
+      begins.push_back(disk.events());
+      log.write(views_of(number));
+      ends.push_back(disk.events());
+    }
+  }
+};
+
+// Views that were durable stay; a write that a crash tears is there or not.
+TEST(SpindleViewLogSim, EveryCrashLeavesTheLastViews) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    const WrittenViews written(env, 9);
+    for (std::size_t events = 0; events <= written.disk.events(); ++events) {
+      const auto durable = static_cast<std::uint64_t>(
+          std::ranges::count_if(written.ends, [&](std::size_t end) { return end <= events; }));
+      const auto begun = static_cast<std::uint64_t>(
+          std::ranges::count_if(written.begins, [&](std::size_t begin) { return begin < events; }));
+      for (const bool keeps : {false, true}) {
+        const auto found = found_on(env, written.disk.crashed(events, [&] { return keeps; }));
+        ASSERT_TRUE(found);
+        EXPECT_TRUE(found->accepted.id == durable || found->accepted.id == begun);
+        if (found->accepted.id != 0) {
+          EXPECT_TRUE(*found == views_of(found->accepted.id));
+        }
+      }
+    }
+  });
+}
+
+// An older record does not stand for a damaged one.
+TEST(SpindleViewLogSim, NoChangedByteForgetsAView) {
+  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
+    std::uint64_t refused = 0, forgotten = 0;
+    for (const std::uint64_t count : {1U, 2U, 5U}) {
+      const WrittenViews written(env, count);
+      for (std::size_t at = 0; at < written.disk.content().size(); ++at) {
+        Bytes damaged = written.disk.content();
+        damaged[at] ^= static_cast<std::byte>(1U << at % 8);
+        const auto found = found_on(env, damaged);
+        refused += !found;
+        EXPECT_TRUE(!found || *found == views_of(count)) << "byte " << at;
+        const auto careless = found_on(env, damaged, Bug::kDamagedViewsForgotten);
+        ASSERT_TRUE(careless);
+        forgotten += *careless != views_of(count);
+      }
+    }
+    EXPECT_GT(refused, 200U);
+    EXPECT_GT(forgotten, 100U) << "the bug";
+  });
+}
+
+// Who has lost its views knows of none until it joins.
+TEST(SpindleViewLogSim, LostViewsComeWithTheNextOne) {
+  runtime::run_world("sim", 1, [](Env& inner, const runtime::Kill&) {
+    WrittenViews written(inner, 5);
+    EnvWithDisk env(inner, written.disk);
+    env.storage().open("views.log")->write(4096 + 20, Bytes(4, std::byte{0xff}));  // the fifth one
+    EXPECT_FALSE(found_on(inner, written.disk.content()));
+    {
+      ViewLog log(env, /*forgets=*/true);
+      EXPECT_TRUE(log.is_lost());
+      EXPECT_TRUE(log.views() == LoggedViews());
+    }
+    ViewLog log(env, /*forgets=*/true);
+    EXPECT_TRUE(log.is_lost()) << "as long as it knows of no view";
+    log.write(views_of(7));
+    EXPECT_FALSE(log.is_lost());
+    EXPECT_TRUE(*found_on(inner, written.disk.content()) == views_of(7));
+  });
+}
+
+// What a node reads it acts on. So it is durable then, whatever became of the sync behind its
+// write.
+TEST(SpindleViewLogSim, WhatIsReadIsDurable) {
+  runtime::run_world("sim", 1, [](Env& inner, const runtime::Kill&) {
+    WrittenViews written(inner, 4);
+    EnvWithDisk env(inner, written.disk);
     {
       ViewLog log(env);
-      EXPECT_EQ(log.views().accepted.id, 0U);
-      log.write(older);
-      log.write(newer);
+      written.disk.fail_next_sync();
+      EXPECT_THROW(log.write(views_of(5)), Error);
     }
-    EXPECT_EQ(ViewLog(env).views().accepted, newer.accepted);
-    const auto file = env.storage().open("views.log");
-    file->write(16, Bytes(4, std::byte{0xff}));  // the second record is in the first place
-    const ViewLog log(env);
-    EXPECT_EQ(log.views().accepted, older.accepted);
-    EXPECT_EQ(log.views().ran, older.ran);
+    const LoggedViews read = ViewLog(env).views();
+    EXPECT_TRUE(read == views_of(5));
+    const Bytes left = written.disk.crashed(written.disk.events(), [] { return false; });
+    EXPECT_TRUE(*found_on(inner, left) == read);
   });
 }
 

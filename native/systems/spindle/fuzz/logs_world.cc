@@ -55,6 +55,7 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       durable_(all_.size()),
       is_forfeit_(all_.size()),
       is_rotten_(all_.size()),
+      views_files_(all_.size()),
       groups_(all_.size()) {
   std::iota(all_.begin(), all_.end(), NodeId{0});
   topic_.name = "t";
@@ -160,6 +161,33 @@ void LogsWorld::rot(Env& env) {
   file->sync();
 }
 
+// A bit of the log of views has changed: no other views are found, if any. Then it changes back.
+void LogsWorld::rot_views(Env& env) {
+  const NodeId node = env.node();
+  if (!rots_ || env.incarnation() == 0) return;
+  const auto file = env.storage().open("views.log");
+  Bytes& whole = views_files_[node];
+  if (whole.empty()) {
+    whole.resize(file->size());
+    file->read(0, whole);
+  }
+  std::optional<dds::LoggedViews> found;
+  try {
+    const std::uint64_t at = rng_.below(2) * 4096 + rng_.below(64);
+    if (at < whole.size())
+      file->write(at, Bytes{whole[at] ^ static_cast<std::byte>(1U << rng_.below(8))});
+    found = dds::ViewLog(env, false, bugs_).views();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    env.reached("spindle/views_refused");
+  }
+  file->write(0, whole);
+  file->sync();
+  whole.clear();
+  if (found && *found != dds::ViewLog(env).views())
+    violation("views", "node " + std::to_string(node) + " has forgotten a view");
+}
+
 // A log that is refused is cut, and so has lost what was durable: with a word. If it begins the
 // domain again, the others lose what it lacks.
 std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env, Life& life) {
@@ -170,6 +198,7 @@ std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env, Life& life) {
         cut_damage, bugs_);
   };
   rot(env);
+  rot_views(env);
   try {
     auto participant = make(false);
     is_rotten_[env.node()] = false;
@@ -406,18 +435,19 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
 }  // namespace scenario
 
 fuzz::Scenario logs_scenario() {
-  return {"spindle_logs",
-          "Spindle's logged topics while hosts lose power and start again",
-          scenario::run_logs,
-          {kLogBugNames.begin(), kLogBugNames.end()},
-          {},
-          // Faults that cost a group no member: the last round needs all of them.
-          {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
-           Fault::late_completion},
-          {"spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused",
-           "spindle/restart_refused", "spindle/restarted", "spindle/torn_log"},
-          8,
-          false};
+  return {
+      "spindle_logs",
+      "Spindle's logged topics while hosts lose power and start again",
+      scenario::run_logs,
+      {kLogBugNames.begin(), kLogBugNames.end()},
+      {},
+      // Faults that cost a group no member: the last round needs all of them.
+      {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
+       Fault::late_completion},
+      {"spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused", "spindle/restart_refused",
+       "spindle/restarted", "spindle/torn_log", "spindle/views_refused"},
+      8,
+      false};
 }
 
 }  // namespace pyrdma::spindle

@@ -2,7 +2,7 @@
 // - what was durable at a node is in all logs after a restart with this node;
 // - all logs are equal in the end: of nodes that restart together, and of one that comes later;
 // - a log has only samples that were published, each once, in the order of their publisher;
-// - a log of which a bit has changed is refused, or has lost nothing.
+// - a log of which a bit has changed is refused, or has lost nothing, and so is that of the views.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -43,6 +43,7 @@ class LogsWorld {
   void pass(Env& env, std::uint64_t most_us);
   void wait_for_view(Env& env);
   void rot(Env& env);
+  void rot_views(Env& env);
   std::unique_ptr<dds::DomainParticipant> open(Env& env, Life& life);
   void live(Env& env);
   void take(NodeId node, Life& life, std::span<const Message> messages);
@@ -70,7 +71,8 @@ class LogsWorld {
   std::vector<Texts> durable_;  // by node
   // By node: a domain may have begun without what only this node's disk has.
   std::vector<bool> is_forfeit_;
-  std::vector<bool> is_rotten_;  // by node: its log may be refused
+  std::vector<bool> is_rotten_;     // by node: its log may be refused
+  std::vector<Bytes> views_files_;  // by node: as it is to be again
   std::set<std::string> published_;
   std::vector<Group*> groups_;           // of the nodes that live
   std::uint32_t operations_ = 0;         // samples so far
