@@ -1,6 +1,7 @@
 // Deliberate bugs, most of them taken from published systems. Tests switch one on to show that the
 // checks find it. Each function returns the correct decision, unless its bug is on.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -35,6 +36,11 @@ enum class Bug : std::uint8_t {
   kDamageCut,
   kMarkedEarly,
   kDamagedViewsForgotten,
+  kJoinersNotAwaited,
+  kJoinersAgreeEarly,
+  kLostStateIgnored,
+  kStateNotSynced,
+  kStateInOneTurn,
 };
 
 /// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
@@ -46,21 +52,23 @@ inline constexpr std::array<std::string_view, 21> kBugNames{
     "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
     "commit_unheard"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
-inline constexpr std::array<std::string_view, 5> kLogBugNames{
-    "view_end_not_synced", "short_log_copied", "damage_cut", "marked_early",
-    "damaged_views_forgotten"};
+inline constexpr std::array<std::string_view, 9> kLogBugNames{
+    "view_end_not_synced", "short_log_copied",        "damage_cut",
+    "marked_early",        "damaged_views_forgotten", "joiners_not_awaited",
+    "joiners_agree_early", "lost_state_ignored",      "state_not_synced"};
+/// Bugs of logs that cost only time: tests find them.
+inline constexpr std::array<std::string_view, 1> kSlowBugNames{"state_in_one_turn"};
 
 class Bugs {
  public:
   constexpr Bugs(Bug bug = Bug::kNone) : bug_(bug) {}  // NOLINT: a bug is a hook by itself
   /// Returns the bug with this name; nothing for an unknown name.
   static constexpr Bugs named(std::string_view name) {
-    for (std::size_t i = 0; i < kBugNames.size(); ++i) {
-      if (kBugNames[i] == name) return static_cast<Bug>(i + 1);
-    }
-    for (std::size_t i = 0; i < kLogBugNames.size(); ++i) {
-      if (kLogBugNames[i] == name) return static_cast<Bug>(kBugNames.size() + i + 1);
-    }
+    std::size_t number = 0;
+    const auto has = [&](std::string_view each) { return ++number != 0 && each == name; };
+    if (std::ranges::any_of(kBugNames, has) || std::ranges::any_of(kLogBugNames, has) ||
+        std::ranges::any_of(kSlowBugNames, has))
+      return static_cast<Bug>(number);
     return {};
   }
 
@@ -112,10 +120,21 @@ class Bugs {
   bool hears_commits() const { return !is(Bug::kCommitUnheard); }
   bool keeps_joiners() const { return !is(Bug::kJoinersForgotten); }
 
+  /// A view runs when all of its members have their state.
+  bool awaits_state() const { return !is(Bug::kJoinersNotAwaited); }
+  /// A joiner agrees to its first view when it has its state.
+  bool accepts_with_state() const { return !is(Bug::kJoinersAgreeEarly); }
+  /// Who has gone may have had the last copy of a joiner's state.
+  bool knows_lost_state() const { return !is(Bug::kLostStateIgnored); }
+
   // Logs.
 
   /// The samples of a view are durable before the next one runs.
   bool syncs_view_end() const { return !is(Bug::kViewEndNotSynced); }
+  /// The state of a joiner is durable before its view runs.
+  bool syncs_state() const { return !is(Bug::kStateNotSynced); }
+  /// A member reads from its log what it is asked for, and no more.
+  bool reads_parts() const { return !is(Bug::kStateInOneTurn); }
   /// At a restart the others copy the longest log of the last view.
   bool copies_longest() const { return !is(Bug::kShortLogCopied); }
   /// A log that is damaged is refused.

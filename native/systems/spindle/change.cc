@@ -58,10 +58,10 @@ bool Group::change_view(bool is_urgent) {
 }
 
 // The others may enter the next view when they see that this member accepts it. A later leader may
-// propose another one.
+// propose another one. A joiner without state accepts nothing yet.
 void Group::tell_accepted() {
   const Membership& membership = view_->membership;
-  if (!membership.row().accepted) return;
+  if (!membership.row().accepted || !has_state_) return;
   const std::vector<Member> next = membership.next_members();
   if (next == view_->accepted) return;
   view_->accepted = next;
@@ -142,7 +142,6 @@ void Group::install() {
     next =
         std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, survivors, bugs_);
   });
-  if (survivors < members.size()) save_states();
   {
     const Locked locked(lock_);
     // Messages that were reserved before the view ended, and messages of a view that never ran,
@@ -160,6 +159,7 @@ void Group::install() {
 }
 
 void Group::enter(std::unique_ptr<View> next) {
+  note_lost_state(next->shape);
   {
     const Locked locked(lock_);
     is_running_.store(false, std::memory_order_release);
@@ -179,6 +179,7 @@ void Group::enter(std::unique_ptr<View> next) {
 }
 
 void Group::start_running() {
+  if (whole_state_) whole_state_->drop();
   if (upcalls_.run) call_out([&] { upcalls_.run(view_->shape); });
   {
     const Locked locked(lock_);

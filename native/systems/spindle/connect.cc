@@ -12,6 +12,7 @@ namespace pyrdma::spindle {
 
 namespace {
 
+// Answers. To a hello both kReady and kNoState say that the members are connected.
 constexpr std::uint8_t kNotYet = 0, kReady = 1, kRefused = 2, kNoState = 3;
 
 void put_member(ByteWriter& out, Member member) {
@@ -91,7 +92,7 @@ void Group::give_up() {
     exclude("its view does not begin: a member of it does not answer, or changes it; join() again");
 }
 
-// View, its members, the first joiner, the rank of the sender, its end.
+// View, its members, the first joiner, the rank of the sender, whether it has its state, its end.
 Bytes Group::hello_to(Rank peer) const {
   Bytes request;
   ByteWriter out(request);
@@ -100,6 +101,7 @@ Bytes Group::hello_to(Rank peer) const {
   for (const Member& member : view_->shape.members) put_member(out, member);
   out.put(view_->first_joiner);
   out.put(view_->self);
+  out.put(static_cast<std::uint8_t>(has_state_));
   put_end(out, {view_->links.address(peer), view_->table.region().remote()});
   return request;
 }
@@ -109,16 +111,17 @@ void Group::say_hellos(Time now) {
   next_hello_ = now + std::max<Time>(options_.heartbeat / 4, 10 * kMicrosecond);
   View& view = *view_;
   view.for_peers([&](Rank peer) {
-    if (view.links.is_open(peer) || view.membership.is_suspected(peer) ||
-        view.hello_under_way[peer])
-      return;
+    const bool is_done = view.links.is_open(peer) && (view.knows_state[peer] || !has_state_);
+    if (is_done || view.membership.is_suspected(peer) || view.hello_under_way[peer]) return;
     view.hello_under_way[peer] = true;
-    channel_.ask(view.shape.members[peer].node, ControlType::kHello, hello_to(peer),
-                 [this, id = view.shape.id, peer](std::optional<ByteView> answer) {
-                   if (standing() != Standing::kMember || view_->shape.id != id) return;
-                   view_->hello_under_way[peer] = false;
-                   if (answer) take_answer(peer, *answer);
-                 });
+    channel_.ask(
+        view.shape.members[peer].node, ControlType::kHello, hello_to(peer),
+        [this, id = view.shape.id, peer, had_state = has_state_](std::optional<ByteView> answer) {
+          if (standing() != Standing::kMember || view_->shape.id != id) return;
+          view_->hello_under_way[peer] = false;
+          if (!answer || !take_answer(peer, *answer)) return;
+          view_->knows_state[peer] = view_->knows_state[peer] || had_state;
+        });
   });
 }
 
@@ -139,6 +142,7 @@ Bytes Group::take_hello(NodeId from, ByteView request) {
   }
   const auto first_joiner = in.get<std::uint32_t>();
   const auto peer = in.get<std::uint32_t>();
+  const bool has_state = in.get<std::uint8_t>() != 0;
   const auto end = get_end(in);
   if (!end || !in.done() || peer >= size || members[peer].node != from || first_joiner > size)
     return answer;
@@ -157,26 +161,32 @@ Bytes Group::take_hello(NodeId from, ByteView request) {
     return answer;
   }
   view_->links.connect(peer, end->address, end->table);
-  out.put(kReady);
+  // A hello from before may come late.
+  view_->has_state[peer] = view_->has_state[peer] || has_state;
+  out.put(has_state_ ? kReady : kNoState);
   put_end(out, {view_->links.address(peer), view_->table.region().remote()});
   return answer;
 }
 
-// The first rows go at once: the peer may have waited for this member alone.
-void Group::take_answer(Rank peer, ByteView answer) {
+// The first rows go at once: the peer may have waited for this member alone. Returns whether it is
+// connected.
+bool Group::take_answer(Rank peer, ByteView answer) {
   View& view = *view_;
   ByteReader in(answer);
   const auto kind = in.get<std::uint8_t>();
   if (kind == kRefused) view.has_refused[peer] = true;
   if (kind == kNotYet) tell_last_row(peer);
-  if (kind != kReady || view.membership.is_suspected(peer)) return;
+  if ((kind != kReady && kind != kNoState) || view.membership.is_suspected(peer)) return false;
   const auto end = get_end(in);
-  if (!end) return;
+  if (!end) return false;
+  view.has_state[peer] = view.has_state[peer] || kind == kReady;
+  if (view.links.is_open(peer)) return true;
   view.links.connect(peer, end->address, end->table);
-  if (view.links.is_broken(peer)) return;
+  if (view.links.is_broken(peer)) return false;
   view.links.open(peer);
   view.heard[peer] = env_.now();
   push_control_row(&peer);
+  return true;
 }
 
 // The peer is still in the last view: the row that told it of the end may have been lost with its
@@ -219,85 +229,120 @@ std::optional<Rank> Group::rank_in(const std::vector<Member>& members) const {
 void Group::enter_first(std::vector<Member> members, std::uint64_t id, Rank first_joiner) {
   const Rank self = *rank_in(members);
   ViewShape shape = ViewShape::of(id, std::move(members), specs_);
-  has_state_ = self < first_joiner || !upcalls_.load || specs_.empty();
-  if (upcalls_.accept) call_out([&] { upcalls_.accept(shape); });
+  has_state_ = self < first_joiner || !upcalls_.take_state || specs_.empty();
+  has_asked_state_.assign(specs_.size(), false);
+  may_be_lost_.assign(specs_.size(), false);
+  if (upcalls_.accept && (has_state_ || !bugs_.accepts_with_state()))
+    call_out([&] { upcalls_.accept(shape); });
   enter(std::make_unique<View>(env_, *domain_, options_, std::move(shape), self, first_joiner,
                                bugs_));
 }
 
-// State: the view, the subgroup, the place in its state. The answer: what is ready, the length of
-// the state, the next bytes.
-void Group::save_states() {
-  states_.clear();
-  for (std::uint32_t g = 0; g < specs_.size(); ++g)
-    call_out([&] { states_.push_back(upcalls_.save ? upcalls_.save(g) : std::nullopt); });
-}
-
+// State: the view, the subgroup, the request of the upcall. The answer: what is ready, then the
+// answer of the upcall.
 Bytes Group::take_state_request(NodeId asker, ByteView request) {
   Bytes answer;
   ByteWriter out(answer);
   ByteReader in(request);
   const auto id = in.get<std::uint64_t>();
   const auto subgroup = in.get<std::uint32_t>();
-  const auto from = in.get<std::uint64_t>();
-  const bool is_here = standing() == Standing::kMember && view_->shape.id == id &&
+  const bool is_here = in.ok() && standing() == Standing::kMember && view_->shape.id == id &&
                        view_->self < view_->first_joiner && view_->shape.rank_of_node(asker);
   if (is_here && !has_state_) {
     out.put(kNoState);
     return answer;
   }
-  if (!in.done() || !is_here || subgroup >= states_.size()) {
+  // A view runs when no joiner lacks state. From then on messages change it.
+  if (!is_here || (view_->is_running && bugs_.awaits_state()) || subgroup >= specs_.size()) {
     out.put(kNotYet);
     return answer;
   }
-  if (!states_[subgroup] || from > states_[subgroup]->size()) {
-    out.put(kRefused);
-    return answer;
-  }
-  const ByteView state = *states_[subgroup];
-  constexpr std::size_t kMost = ControlChannel::kMostResponse - 64;
-  out.put(kReady);
-  out.put(static_cast<std::uint64_t>(state.size()));
-  out.put(state.subspan(from, std::min(kMost, state.size() - from)));
+  std::optional<Bytes> part;
+  if (upcalls_.give_state)
+    call_out([&] { part = upcalls_.give_state(subgroup, in.bytes(in.left())); });
+  out.put(part ? kReady : kRefused);
+  if (part) out.put(ByteView(*part));
   return answer;
 }
 
-// The joiner asks for one subgroup after the other, each time the oldest member that it does not
+// The joiner asks for one subgroup after the other, each time its oldest member that it does not
 // suspect and that keeps state. Nothing is delivered in a view whose joiner has no state, so the
-// state of an older view serves. A view that consists of joiners alone has lost the state: who had
-// it at the begin of a view says so when it is asked.
+// state of an older view serves.
 void Group::ask_for_state() {
   if (has_state_ || state_under_way_) return;
-  View& view = *view_;
-  auto missing = std::ranges::find(coming_, false, &Coming::is_whole);
-  for (; missing != coming_.end(); missing = std::ranges::find(coming_, false, &Coming::is_whole)) {
-    while (missing->source < view.first_joiner &&
-           (missing->source == view.self || view.membership.is_suspected(missing->source))) {
-      ++missing->source;
-      missing->bytes.clear();
-    }
-    if (missing->source < view.first_joiner) break;
-    if (!missing->is_refused) {
-      const Rank asked = view.first_joiner - (view.self < view.first_joiner ? 1 : 0);
-      if (missing->without_state == asked)
-        exclude(
-            "no member of the view has the state of the group: its last holder has died, or "
-            "is cut off, before it could hand it on; restart the group, from its logs if it "
-            "has some");
-      return;  // else the next view is without the others
-    }
-    missing->is_whole = true;  // nobody keeps state of this subgroup
+  const View& view = *view_;
+  for (std::uint32_t g = 0; g < specs_.size(); ++g) {
+    Coming& coming = coming_[g];
+    if (coming.is_whole) continue;
+    std::optional<Bytes> asked;
+    if (view.subgroups[g].is_member())
+      call_out([&] { asked = upcalls_.ask_state(g, !has_asked_state_[g]); });
+    has_asked_state_[g] = true;
+    while (coming.source < view.first_joiner &&
+           (!is_source(g, coming.source) || view.membership.is_suspected(coming.source)))
+      ++coming.source;
+    coming.is_whole = !asked || (coming.source == view.first_joiner && is_without_state(g));
+    if (coming.is_whole) continue;
+    if (standing() == Standing::kMember && coming.source < view.first_joiner)
+      send_state_request(g, *asked);
+    return;
   }
-  if (missing == coming_.end()) return load_states();
-  const auto subgroup = static_cast<std::uint32_t>(missing - coming_.begin());
+  begin_with_state();
+}
+
+/// An older member of the subgroup.
+bool Group::is_source(std::uint32_t subgroup, Rank rank) const {
+  return rank < view_->first_joiner && rank != view_->self &&
+         view_->shape.subgroups[subgroup].member_index(rank) != kNotHere;
+}
+
+// Nobody is left to ask. A subgroup has no state if all of its older members say so, and none of
+// them has gone without a word. A view that consists of joiners alone has lost the state: who had
+// it at the begin of a view says so when it is asked.
+bool Group::is_without_state(std::uint32_t subgroup) {
+  const Coming& coming = coming_[subgroup];
+  Rank sources = 0, silent = 0;
+  for (Rank rank = 0; rank < view_->first_joiner; ++rank) {
+    if (!is_source(subgroup, rank)) continue;
+    ++sources;
+    silent += (coming.without & bit_of(rank)) == 0 ? 1 : 0;
+  }
+  if (coming.is_wrong) {
+    exclude(
+        "the state that the members of the view have does not verify: is a log damaged? Open it "
+        "again at its node");
+    return false;
+  }
+  if (!bugs_.knows_lost_state() && coming.without != 0 && coming.stateless < sources) return true;
+  if (silent != 0) return false;  // the next view is without them
+  const bool is_lost = may_be_lost_[subgroup] || (sources != 0 && coming.stateless == sources);
+  if (!is_lost) return true;
+  exclude(
+      "no member of the view has the state of the group: its last holder has died, or is cut off, "
+      "before it could hand it on; restart the group, from its logs if it has some");
+  return false;
+}
+
+// A view ends while this joiner has no state. Who leaves it may have had the last copy.
+void Group::note_lost_state(const ViewShape& next) {
+  if (has_state_ || !view_) return;
+  for (std::uint32_t g = 0; g < specs_.size(); ++g) {
+    for (Rank rank = 0; rank < view_->first_joiner; ++rank) {
+      const bool may_keep = is_source(g, rank) && (coming_[g].without & bit_of(rank)) == 0;
+      if (may_keep && !next.rank_of(view_->shape.members[rank])) may_be_lost_[g] = true;
+    }
+  }
+}
+
+void Group::send_state_request(std::uint32_t subgroup, ByteView asked) {
   Bytes request;
   ByteWriter out(request);
-  out.put(view.shape.id);
+  out.put(view_->shape.id);
   out.put(subgroup);
-  out.put(static_cast<std::uint64_t>(missing->bytes.size()));
+  out.put(asked);
   state_under_way_ = true;
-  channel_.ask(view.shape.members[missing->source].node, ControlType::kState, request,
-               [this, id = view.shape.id, subgroup](std::optional<ByteView> answer) {
+  channel_.ask(view_->shape.members[coming_[subgroup].source].node, ControlType::kState, request,
+               [this, id = view_->shape.id, subgroup](std::optional<ByteView> answer) {
                  if (standing() != Standing::kMember || view_->shape.id != id) return;
                  state_under_way_ = false;
                  if (answer) take_state(subgroup, *answer);
@@ -309,27 +354,25 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
   const auto kind = in.get<std::uint8_t>();
   Coming& coming = coming_[subgroup];
   if (kind == kRefused || kind == kNoState) {
-    coming.is_refused = coming.is_refused || kind == kRefused;
-    coming.without_state += kind == kNoState;
+    coming.without |= bit_of(coming.source);
+    coming.stateless += kind == kNoState ? 1 : 0;
     ++coming.source;
-    return coming.bytes.clear();
   }
   if (kind != kReady) return;
-  const auto whole = in.get<std::uint64_t>();
-  const ByteView more = in.bytes(in.left());
-  coming.bytes.insert(coming.bytes.end(), more.begin(), more.end());
-  coming.is_whole = coming.has_state = coming.bytes.size() >= whole;
+  bool is_right = false;
+  call_out([&] { is_right = upcalls_.take_state(subgroup, in.bytes(in.left())); });
+  if (is_right) return;
+  coming.is_wrong = true;
+  ++coming.source;
 }
 
-void Group::load_states() {
+// The others wait for a hello that says so.
+void Group::begin_with_state() {
   env_.reached("spindle/state_transferred");
-  for (std::uint32_t g = 0; g < specs_.size(); ++g) {
-    if (!coming_[g].has_state || !view_->subgroups[g].is_member()) continue;
-    call_out([&] { upcalls_.load(g, coming_[g].bytes); });
-  }
-  coming_.assign(specs_.size(), {});
   has_state_ = true;
-  if (view_->first_joiner < view_->shape.size()) save_states();
+  if (upcalls_.accept) call_out([&] { upcalls_.accept(view_->shape); });
+  tell_accepted();
+  next_hello_ = 0;
   if (upcalls_.view) call_out([&] { upcalls_.view(view_->shape); });
 }
 

@@ -53,6 +53,18 @@ Group::Group(Env& env, const Options& options, std::vector<SubgroupSpec> subgrou
       quiet_(specs_.size()) {
   past_.subgroups.resize(specs_.size());
   ViewShape::of(0, {self_}, specs_);  // refuses bad subgroups now
+  if (upcalls_.load) {
+    whole_state_ = std::make_unique<WholeState>(specs_.size(), upcalls_.save, upcalls_.load);
+    upcalls_.ask_state = [this](std::uint32_t g, bool begins) {
+      return whole_state_->ask(g, begins);
+    };
+    upcalls_.give_state = [this](std::uint32_t g, ByteView request) {
+      return whole_state_->give(g, request);
+    };
+    upcalls_.take_state = [this](std::uint32_t g, ByteView answer) {
+      return whole_state_->take(g, answer);
+    };
+  }
   serve_requests();
 }
 

@@ -22,6 +22,7 @@
 #include "systems/spindle/membership/control_channel.h"
 #include "systems/spindle/options.h"
 #include "systems/spindle/view.h"
+#include "systems/spindle/whole_state.h"
 
 namespace pyrdma::spindle {
 
@@ -47,10 +48,25 @@ struct Upcalls {
   std::function<std::optional<Bytes>(std::uint32_t subgroup)> save;
   /// The state of a subgroup at the begin of this node's first view, if a member has one.
   std::function<void(std::uint32_t subgroup, ByteView state)> load;
+
+  // Instead of save and load, for state that is too much for memory: it moves in parts. Nothing is
+  // delivered meanwhile, so the state stays what it is, and is the same at all members that keep
+  // it. If a member dies, the joiner goes on with another one.
+
+  /// Returns what this joiner asks a member next; nothing once it has all of the state, so that a
+  /// crash leaves it. `begins`: the first call since this node has joined.
+  std::function<std::optional<Bytes>(std::uint32_t subgroup, bool begins)> ask_state;
+  /// Returns what this member answers, at most ControlChannel::kMostPart bytes and 64 more.
+  /// Nothing: it keeps no state.
+  std::function<std::optional<Bytes>(std::uint32_t subgroup, ByteView request)> give_state;
+  /// Takes an answer. False: it cannot be right, and the joiner asks another member.
+  std::function<bool(std::uint32_t subgroup, ByteView answer)> take_state;
+
   /// All messages of the view up to its trim are delivered: make them durable.
   std::function<void()> persist;
-  /// This member agrees to this view, before it enters it: make it durable that the view may exist.
-  /// It runs when all members have agreed, so a restart from logs knows it from each of them.
+  /// This member agrees to this view, before it enters it, a joiner when it has its state: make it
+  /// durable that the view may exist. It runs when all members have agreed, so a restart from logs
+  /// knows it from each of them.
   std::function<void(const ViewShape&)> accept;
   /// All members are connected in the view: messages can flow from now on.
   std::function<void(const ViewShape&)> run;
@@ -218,14 +234,17 @@ class Group {
   void say_hellos(Time now);
   Bytes hello_to(Rank peer) const;
   Bytes take_hello(NodeId from, ByteView request);
-  void take_answer(Rank peer, ByteView answer);
+  bool take_answer(Rank peer, ByteView answer);
   void tell_last_row(Rank peer);
   void take_last_row(NodeId from, ByteView request);
   Bytes take_state_request(NodeId asker, ByteView request);
   void ask_for_state();
+  bool is_source(std::uint32_t subgroup, Rank rank) const;
+  bool is_without_state(std::uint32_t subgroup);
+  void note_lost_state(const ViewShape& next);
+  void send_state_request(std::uint32_t subgroup, ByteView asked);
   void take_state(std::uint32_t subgroup, ByteView answer);
-  void load_states();
-  void save_states();
+  void begin_with_state();
   std::optional<Rank> rank_in(const std::vector<Member>& members) const;
   void enter_first(std::vector<Member> members, std::uint64_t id, Rank first_joiner);
 
@@ -265,16 +284,17 @@ class Group {
   std::atomic<bool> is_turning_{false}, gives_up_{false};
   std::vector<NodeId> contacts_;  // while joining
   bool state_under_way_ = false;
-  bool has_state_ = true;                     // a joiner without state delivers nothing
-  std::vector<std::optional<Bytes>> states_;  // by subgroup: for joiners
+  bool has_state_ = true;                    // a joiner without state delivers nothing
+  std::unique_ptr<WholeState> whole_state_;  // with Upcalls::load
   struct Coming {
-    Bytes bytes;
-    Rank source = 0;          // the member that is asked
-    Rank without_state = 0;   // so many members
-    bool is_refused = false;  // by a member that keeps no state
-    bool is_whole = false, has_state = false;
+    Rank source = 0;      // the member that is asked
+    RankSet without = 0;  // members that keep no state, or have none yet
+    Rank stateless = 0;   // so many have none yet
+    bool is_wrong = false, is_whole = false;
   };
-  std::vector<Coming> coming_;  // by subgroup: of this joiner
+  std::vector<Coming> coming_;         // by subgroup: of this joiner, in this view
+  std::vector<bool> may_be_lost_;      // by subgroup: its state, since this node has joined
+  std::vector<bool> has_asked_state_;  // by subgroup: since it has joined
   Time next_beat_ = 0, next_hello_ = 0, next_join_ = 0, last_event_ = 0, listened_ = 0;
   std::uint64_t turn_number_ = 0;
   // Every so many upcalls one is timed. The heartbeat tells the others the share of all.

@@ -162,7 +162,7 @@ void Group::run_timers() {
     say_hellos(now);
     ask_for_state();
     if (standing() != Standing::kMember) return;
-    if (has_state_ && view_->is_connected() && !view_->membership.is_changing()) start_running();
+    if (has_state_ && view_->is_complete() && !view_->membership.is_changing()) start_running();
   } else if (view_->first_joiner < view_->shape.size()) {
     say_hellos(now);  // a joiner may have lost the first one
   }

@@ -16,23 +16,26 @@ namespace pyrdma::spindle {
 
 struct View {
   View(Env& env, fabric::ProtectionDomain& domain, const Options& options, ViewShape of, Rank own,
-       std::uint32_t first_joiner_rank, Bugs bugs)
+       std::uint32_t first_joiner_rank, Bugs with)
       : shape(std::move(of)),
         self(own),
         first_joiner(first_joiner_rank),
         table(env, domain, shape, own),
         links(env, domain, options, shape.size(), own),
-        membership(shape, own, options.partition_safety, bugs),
+        membership(shape, own, options.partition_safety, with),
         rows_seen(shape.size()),
         heartbeats_seen(shape.size()),
         heard(shape.size()),
         has_new_time(shape.size()),
         hello_under_way(shape.size()),
-        has_refused(shape.size()) {
+        has_refused(shape.size()),
+        has_state(shape.size()),
+        knows_state(shape.size()),
+        bugs(with) {
     for (Rank rank = 0; rank < shape.size(); ++rank) layouts.emplace_back(shape, rank);
     for_peers([this](Rank peer) { asleep.push_back(table.at(table.layout().asleep(peer))); });
     for (std::uint32_t g = 0; g < shape.subgroups.size(); ++g)
-      subgroups.emplace_back(env, options, shape, g, own, table, layouts, links, bugs);
+      subgroups.emplace_back(env, options, shape, g, own, table, layouts, links, with);
   }
   View(const View&) = delete;
   View& operator=(const View&) = delete;
@@ -44,11 +47,15 @@ struct View {
       if (rank != self) act(rank);
     }
   }
-  /// This member may write to all others that it does not suspect.
-  bool is_connected() const {
+  /// All others that this member does not suspect have their state and know that this member has
+  /// its own, and it may write to them. So all members have agreed to a view that runs, and
+  /// whatever was durable before it is so at each.
+  bool is_complete() const {
     bool all = true;
-    for_peers(
-        [&](Rank peer) { all = all && (membership.is_suspected(peer) || links.is_open(peer)); });
+    for_peers([&](Rank peer) {
+      const bool has_all = (has_state[peer] || !bugs.awaits_state()) && knows_state[peer];
+      all = all && (membership.is_suspected(peer) || (links.is_open(peer) && has_all));
+    });
     return all;
   }
   /// All others that this member does not suspect get its rows, or have left the view.
@@ -87,7 +94,10 @@ struct View {
   std::vector<Time> heard;                                // when the heartbeat last changed
   std::vector<bool> has_new_time;                         // since that change; see listen()
   std::vector<bool> hello_under_way;
-  std::vector<bool> has_refused;         // the hello: it has left this view
+  std::vector<bool> has_refused;  // the hello: it has left this view
+  std::vector<bool> has_state;    // a joiner has none at first
+  std::vector<bool> knows_state;  // it has heard that this member has its state
+  const Bugs bugs;
   std::vector<const std::byte*> asleep;  // the word of each peer
   std::uint64_t heartbeats = 0;
   std::vector<Member> accepted;  // of the next view, as the host has been told last

@@ -63,21 +63,20 @@ class Log {
     const std::lock_guard<std::mutex> lock(mutex_);
     accepted_[shape.id].push_back(member);
   }
-  /// A member has accepted a view before it enters it, and before any of those that come from the
-  /// last view does.
+  /// A member has accepted a view before it enters it.
   void enter(NodeId node, const ViewShape& shape) {
     const std::lock_guard<std::mutex> lock(mutex_);
     EXPECT_EQ(std::ranges::count(accepted_[shape.id], node, &Member::node), 1)
         << "node " << node << " has not accepted view " << shape.id;
-    std::vector<ViewShape>& views = views_[node];
-    if (!views.empty() && views.back().id + 1 == shape.id) {
-      for (const Member& member : shape.members) {
-        EXPECT_TRUE(!views.back().rank_of(member) ||
-                    std::ranges::count(accepted_[shape.id], member) == 1)
-            << "node " << member.node << " has not accepted view " << shape.id;
-      }
+    views_[node].push_back(shape);
+  }
+  /// All members have accepted a view before it runs.
+  void run(const ViewShape& shape) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Member& member : shape.members) {
+      EXPECT_EQ(std::ranges::count(accepted_[shape.id], member), 1)
+          << "node " << member.node << " has not accepted view " << shape.id;
     }
-    views.push_back(shape);
   }
   std::size_t count(NodeId node) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -114,6 +113,7 @@ class TestNode {
       log_.enter(env_.node(), shape);
     };
     upcalls.accept = [this](const ViewShape& shape) { log_.accept(group_->self(), shape); };
+    upcalls.run = [this](const ViewShape& shape) { log_.run(shape); };
     upcalls.save = [this](std::uint32_t subgroup) {
       Bytes state;
       ByteWriter(state).put(taken(subgroup));

@@ -115,17 +115,21 @@ std::vector<std::string> good_requests() {
   requests.resize(std::min<std::size_t>(requests.size(), 40));
   Bytes bytes;
   ByteWriter out(bytes);
-  out.put(std::uint32_t{0});   // topic
-  out.put(std::uint64_t{3});   // first sample
-  out.put(std::uint64_t{77});  // chain
-  out.put(std::uint64_t{0});   // bytes of later samples
+  out.put(std::uint32_t{0});    // topic
+  out.put(std::uint64_t{3});    // first sample
+  out.put(std::uint64_t{77});   // chain
+  out.put(std::uint64_t{0});    // bytes of later samples
+  out.put(std::uint32_t{999});  // bytes that are wanted
   requests.push_back(request_of(ControlType::kRead, bytes));
   requests.push_back(request_of(ControlType::kPublish, ByteView(bytes).first(20)));
   requests.push_back(request_of(ControlType::kRestart, {}));
   bytes.clear();
-  out.put(std::uint64_t{1});  // view
-  out.put(std::uint32_t{0});  // subgroup
-  out.put(std::uint64_t{0});  // bytes
+  out.put(std::uint64_t{1});    // view
+  out.put(std::uint32_t{0});    // subgroup
+  out.put(std::uint64_t{0});    // first sample
+  out.put(std::uint64_t{0});    // chain
+  out.put(std::uint64_t{0});    // bytes of later samples
+  out.put(std::uint32_t{999});  // bytes that are wanted
   requests.push_back(request_of(ControlType::kState, bytes));
   bytes.clear();
   out.put(std::uint64_t{1});  // view
@@ -176,23 +180,34 @@ void ask_any(std::string_view input) {
   PYRDMA_MUST(joins || (counts[0] >= 20 && counts[1] >= 20));
 }
 
+// What a log of five samples answers to a node without any.
+Bytes good_part(Qos qos) {
+  Bytes part;
+  runtime::run_world("sim", 1, [&](Env& env, const runtime::Kill&) {
+    Topic topic = logged_topic();
+    topic.qos = qos;
+    Reader source(env, topic, "source", false, {}), asker(env, topic, "asker", false, {});
+    std::vector<Message> messages(5);
+    for (std::uint32_t i = 0; i < 5; ++i) messages[i].bytes = bytes_of("sample of any bytes");
+    source.take(messages);
+    asker.begin_to_ask(true);
+    part = source.answer(*asker.ask());
+  });
+  return part;
+}
+
 std::vector<std::string> good_answers() {
   Bytes bytes;
   ByteWriter out(bytes);
-  out.put(std::uint64_t{3});  // the view of its log, and the one that ran
-  out.put(std::uint64_t{3});
-  out.put(std::uint32_t{2});
-  out.put(std::uint32_t{0});
-  out.put(std::uint32_t{1});
+  put_views(out, {{3, {0, 1}}, {3, {0, 1}}});
   out.put(std::uint64_t{5});  // samples
   std::vector<std::string> answers{text_of(bytes)};
-  out.put(std::uint8_t{1});  // the logs agree
-  for (std::uint32_t i = 0; i < 5; ++i) put_sample(out, 1, Bytes(9));
+  out.put(ByteView(good_part(Qos::kLogged)));
   answers.push_back(text_of(bytes));
   return answers;
 }
 
-// The first 40 bytes answer the question for the standing, the others those for samples.
+// The first 48 bytes answer the question for the standing, the others those for samples.
 void answer_anything(std::string_view input) {
   if (input.size() > 10'000) return;
   runtime::run_world("sim", 2, [&](Env& env, const runtime::Kill&) {
@@ -203,9 +218,9 @@ void answer_anything(std::string_view input) {
           return bytes;
         };
       };
-      channel.serve(ControlType::kRestart, answer(input.substr(0, 40)));
+      channel.serve(ControlType::kRestart, answer(input.substr(0, 48)));
       channel.serve(ControlType::kRead,
-                    answer(input.substr(std::min<std::size_t>(40, input.size()))));
+                    answer(input.substr(std::min<std::size_t>(48, input.size()))));
       channel.run_until([] { return false; }, env.now() + 10 * kMillisecond);
       return;
     }
@@ -220,7 +235,33 @@ void answer_anything(std::string_view input) {
   });
 }
 
+// A reader takes any answers. Its log stays one.
+void take_any_part(std::string_view input) {
+  runtime::run_world("sim", 1, [&](Env& env, const runtime::Kill&) {
+    for (const Qos qos : {Qos::kLogged, Qos::kVolatile}) {
+      Topic topic = logged_topic();
+      topic.qos = qos;
+      std::uint64_t count = 0;
+      {
+        Reader reader(env, topic, "reader", false, {});
+        const Message own{0, 1, 0, bytes_of("own sample")};
+        reader.take({&own, 1});
+        reader.begin_to_ask(true);
+        for (int i = 0; i < 20 && reader.ask(); ++i) reader.take(bytes_of(input));
+        reader.sync();
+        count = reader.count();
+      }
+      PYRDMA_MUST(qos == Qos::kVolatile || SampleLog(env, "reader").samples() == count);
+    }
+  });
+}
+
+std::vector<std::string> good_parts() {
+  return {text_of(good_part(Qos::kLogged)), text_of(good_part(Qos::kVolatile))};
+}
+
 PYRDMA_HOSTILE(SpindleLog, good_logs(), open_any_log)
+PYRDMA_HOSTILE(SpindleParts, good_parts(), take_any_part)
 #ifndef PYRDMA_LIBFUZZER
 PYRDMA_HOSTILE(SpindleRequests, good_requests(), ask_any)
 PYRDMA_HOSTILE(SpindleAnswers, good_answers(), answer_anything)

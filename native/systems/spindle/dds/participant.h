@@ -2,10 +2,9 @@
 // one group, and a topic is a subgroup of just its participants. README.md maps the names of the
 // OMG's standard.
 //
-//   participant.cc   samples and their storage, late joiners
+//   participant.cc   publishing, storage of samples, late joiners
 //   restart.cc       a domain begins again from its logs
 #pragma once
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,9 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "env/scope.h"
-#include "env/sync.h"
-#include "systems/spindle/dds/sample_log.h"
+#include "systems/spindle/dds/reader.h"
 #include "systems/spindle/dds/topic.h"
 #include "systems/spindle/dds/view_log.h"
 #include "systems/spindle/group.h"
@@ -69,23 +66,8 @@ class DomainParticipant {
   void sync();
 
  private:
-  struct Reader {
-    explicit Reader(Env& env) : mutex(env) {}
-    Mutex mutex;
-    std::deque<Sample> history;
-    std::uint64_t count = 0, since_sync = 0;
-    std::unique_ptr<SampleLog> log;
-    std::unique_ptr<Footprint> footprint;  // of the history, which copies fill
-  };
-
   bool keeps(std::uint32_t topic) const;
   void take(std::uint32_t topic, std::span<const Message> messages);
-  void keep(Reader& reader, const Topic& topic, NodeId publisher, ByteView sample);
-  void finish_batch(Reader& reader, const Topic& topic);
-  std::optional<Bytes> save(std::uint32_t topic);
-  void load(std::uint32_t topic, ByteView state);
-  static std::uint64_t agreed(const SampleLog& log, ByteReader samples);
-  void cut_to(Reader& reader, std::uint64_t number);
   void log_view(const ViewShape& shape, bool runs);
   void serve_clients();
 
@@ -98,10 +80,7 @@ class DomainParticipant {
   static void check_majority(const LoggedView& view, const std::vector<NodeId>& nodes);
   Standing standing() const;
   std::optional<Bytes> ask(NodeId node, ControlType type, const Bytes& request, Time deadline);
-  void catch_up(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
-  Bytes ask_for_samples(std::uint32_t topic, NodeId source, std::uint64_t from, std::uint64_t has,
-                        Time deadline);
-  void cut_what_others_lack(std::uint32_t topic, NodeId source, std::uint64_t count, Time deadline);
+  void catch_up(std::uint32_t topic, NodeId source, bool cuts, Time deadline);
   static Standing standing_of(ByteView answer, std::size_t topics);
 
   Env& env_;

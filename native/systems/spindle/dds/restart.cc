@@ -11,19 +11,10 @@
 
 namespace pyrdma::spindle::dds {
 
-namespace {
-
-constexpr std::size_t kMostPart = ControlChannel::kMostResponse - 64;  // bytes of records
-
-}  // namespace
-
 DomainParticipant::Standing DomainParticipant::standing() const {
   Standing standing{before_, {}};
   for (const auto& reader : readers_) {
-    std::uint64_t& count = standing.counts.emplace_back();
-    if (!reader || !reader->log) continue;
-    const std::lock_guard<Mutex> lock(reader->mutex);
-    count = reader->log->samples();
+    standing.counts.push_back(reader && reader->is_logged() ? reader->count() : 0);
   }
   return standing;
 }
@@ -38,30 +29,13 @@ void DomainParticipant::serve_restart() {
     for (const std::uint64_t count : own.counts) out.put(count);
     return answer;
   });
-  // Topic, number of the first sample, the asker's chain there, the bytes of later samples that the
-  // asker has. The answer: whether the chains agree, then the next bytes of samples.
+  // A topic, and a question to its reader.
   group_->channel().serve(ControlType::kRead, [this](NodeId, ByteView request) {
-    Bytes answer;
-    ByteWriter out(answer);
     ByteReader in(request);
     const auto t = in.get<std::uint32_t>();
-    const auto from = in.get<std::uint64_t>();
-    const auto chain = in.get<std::uint64_t>();
-    const auto has = in.get<std::uint64_t>();
-    if (!in.done() || t >= topics_.size() || !readers_[t] || !readers_[t]->log) return answer;
-    const std::lock_guard<Mutex> lock(readers_[t]->mutex);
-    SampleLog& log = *readers_[t]->log;
-    if (from > log.samples()) return answer;
-    out.put(static_cast<std::uint8_t>(log.chain(from) == chain));
-    Bytes samples;
-    ByteWriter all(samples);
-    log.read(from, [&](const Sample& sample) {
-      put_sample(all, sample.publisher, sample.bytes);
-      return samples.size() < has || samples.size() - has < kMostPart;
-    });
-    const ByteView rest = ByteView(samples).subspan(std::min<std::size_t>(has, samples.size()));
-    out.put(rest.first(std::min(rest.size(), kMostPart)));
-    return answer;
+    if (!in.ok() || t >= topics_.size() || !readers_[t] || !readers_[t]->is_logged())
+      return Bytes();
+    return readers_[t]->answer(in.bytes(in.left()));
   });
 }
 
@@ -94,73 +68,29 @@ std::optional<Bytes> DomainParticipant::ask(NodeId node, ControlType type, const
   return std::nullopt;
 }
 
-// Returns the answer of another node's log: a byte that says whether the logs agree up to sample
-// `from`, then bytes of later samples, after the first `has` ones.
-Bytes DomainParticipant::ask_for_samples(std::uint32_t t, NodeId source, std::uint64_t from,
-                                         std::uint64_t has, Time deadline) {
-  Bytes request;
-  ByteWriter out(request);
-  out.put(t);
-  out.put(from);
-  out.put(readers_[t]->log->chain(from));
-  out.put(has);
-  auto answer = ask(source, ControlType::kRead, request, deadline);
-  if (!answer || answer->empty()) {
-    throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
-                                         " did not send the log of topic '" + topics_[t].name +
-                                         "'; is it up?")
+void DomainParticipant::catch_up(std::uint32_t t, NodeId source, bool cuts, Time deadline) {
+  Reader& reader = *readers_[t];
+  reader.begin_to_ask(cuts);
+  while (const auto question = reader.ask()) {
+    Bytes request;
+    ByteWriter out(request);
+    out.put(t);
+    out.put(ByteView(*question));
+    const auto answer = ask(source, ControlType::kRead, request, deadline);
+    if (!answer || answer->empty()) {
+      throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
+                                           " did not send the log of topic '" + topics_[t].name +
+                                           "'; is it up?")
+          .blaming({source});
+    }
+    if (reader.take(*answer)) continue;
+    throw Error(ErrorCode::kUnavailable,
+                "restart: the logs of topic '" + topics_[t].name + "' at node " +
+                    std::to_string(env_.node()) + " and node " + std::to_string(source) +
+                    " disagree within the first " + std::to_string(reader.count()) +
+                    " samples, or the next one is damaged; remove the wrong log")
         .blaming({source});
   }
-  return *std::move(answer);
-}
-
-void DomainParticipant::catch_up(std::uint32_t t, NodeId source, std::uint64_t count,
-                                 Time deadline) {
-  Reader& reader = *readers_[t];
-  Bytes part;  // of the next sample
-  while (reader.log->samples() < count) {
-    const Bytes answer = ask_for_samples(t, source, reader.log->samples(), part.size(), deadline);
-    ByteReader in(answer);
-    if (in.get<std::uint8_t>() == 0) {
-      throw Error(ErrorCode::kUnavailable,
-                  "restart: the logs of topic '" + topics_[t].name + "' at node " +
-                      std::to_string(env_.node()) + " and node " + std::to_string(source) +
-                      " disagree within the first " + std::to_string(reader.log->samples()) +
-                      " samples; remove the wrong one")
-          .blaming({source});
-    }
-    const ByteView more = in.bytes(in.left());
-    if (more.empty() && env_.now() >= deadline) {
-      throw Error(ErrorCode::kTimeout, "restart: node " + std::to_string(source) +
-                                           " has fewer samples of topic '" + topics_[t].name +
-                                           "' than it said; start all nodes again")
-          .blaming({source});
-    }
-    part.insert(part.end(), more.begin(), more.end());
-    ByteReader samples(part);
-    std::size_t taken = 0;
-    while (const auto sample = get_sample(samples)) {
-      keep(reader, topics_[t], sample->publisher, sample->bytes);
-      taken = part.size() - samples.left();
-    }
-    part.erase(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(taken));
-    reader.log->write();
-  }
-  reader.log->sync();
-}
-
-// The logs agree up to some sample, and from there on in none.
-void DomainParticipant::cut_what_others_lack(std::uint32_t t, NodeId source, std::uint64_t count,
-                                             Time deadline) {
-  Reader& reader = *readers_[t];
-  std::uint64_t agree = 0, beyond = std::min(reader.log->samples(), count) + 1;
-  while (agree + 1 < beyond) {
-    const std::uint64_t middle = agree + (beyond - agree) / 2;
-    const Bytes answer = ask_for_samples(t, source, middle, 0, deadline);
-    (answer[0] != std::byte{0} ? agree : beyond) = middle;
-  }
-  const std::lock_guard<Mutex> lock(reader.mutex);
-  cut_to(reader, agree);
 }
 
 void DomainParticipant::check_majority(const LoggedView& view, const std::vector<NodeId>& nodes) {
@@ -219,7 +149,7 @@ void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
   }
   for (const LoggedView& view : views) check_majority(view, nodes);
   for (std::uint32_t t = 0; t < topics_.size(); ++t) {
-    if (!readers_[t] || !readers_[t]->log) continue;
+    if (!readers_[t] || !readers_[t]->is_logged()) continue;
     // Of the subscribers in which the latest view ran, the one with the longest log.
     const auto source = std::ranges::max_element(standings, {}, [&](const auto& each) {
       const std::uint64_t count = each.second.counts[t];
@@ -227,9 +157,7 @@ void DomainParticipant::restart(const std::vector<NodeId>& nodes) {
                         bugs_.copies_longest() ? count : ~count);
     });
     const auto& [node, found] = *source;
-    if (before_.ran.id < found.views.ran.id)
-      cut_what_others_lack(t, node, found.counts[t], deadline);
-    catch_up(t, node, found.counts[t], deadline);
+    if (node != env_.node()) catch_up(t, node, before_.ran.id < found.views.ran.id, deadline);
   }
   views_.ran = ran;  // its samples are here now
   group_->found(nodes, newest + 1);

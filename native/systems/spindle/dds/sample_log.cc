@@ -13,8 +13,8 @@ namespace pyrdma::spindle::dds {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31'67'6f'6c'73'64'64'70;  // "pddslog1": the format
-constexpr std::uint64_t kSector = 512;                       // a crash leaves it as a whole
+constexpr std::uint64_t kMagic = 0x31676f6c73646470;  // "pddslog1": the format
+constexpr std::uint64_t kSector = 512;                // a crash leaves it as a whole
 // Marks lie in pages of their own, so that no loss of a page takes both.
 constexpr std::uint64_t kMarkPlace = 4096, kRecords = 2 * kMarkPlace;
 constexpr std::uint64_t kMarkBytes = 32;
@@ -38,6 +38,11 @@ std::uint64_t check_of(ByteView header, std::uint64_t number) {
   return checksum(header.first(kRecordHeader - 8), number ^ kMagic);
 }
 
+std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
+                      ByteView sample) {
+  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
+}
+
 bool is_zeros(ByteView bytes) {
   return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
 }
@@ -53,25 +58,6 @@ void in_chunks(std::uint64_t from, std::uint64_t to, Act&& act) {
 }
 
 }  // namespace
-
-void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes) {
-  out.put(publisher);
-  out.put(static_cast<std::uint32_t>(bytes.size()));
-  out.put(bytes);
-}
-
-std::optional<SampleView> get_sample(ByteReader& in) {
-  const auto publisher = in.get<std::uint32_t>();
-  const auto bytes = in.get<std::uint32_t>();
-  const ByteView sample = in.bytes(bytes);
-  if (!in.ok()) return std::nullopt;
-  return SampleView{publisher, sample};
-}
-
-std::uint64_t SampleLog::chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
-                                 ByteView sample) {
-  return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
-}
 
 SampleLog::SampleLog(Env& env, std::string name, bool cut_damage, Bugs bugs)
     : env_(env), name_(std::move(name)), bugs_(bugs), file_(env.storage().open(name_)) {
@@ -281,6 +267,14 @@ void SampleLog::read(std::uint64_t from, const std::function<bool(const Sample&)
     }
     if (!act(record.sample)) return;
   }
+}
+
+Bytes SampleLog::records(std::uint64_t from, std::uint64_t skipped, std::uint64_t most) {
+  write();
+  const std::uint64_t begin = std::min(offset(from) + skipped, end_);
+  Bytes bytes(std::min(most, end_ - begin));
+  bytes.resize(file_->read(begin, bytes));
+  return bytes;
 }
 
 }  // namespace pyrdma::spindle::dds

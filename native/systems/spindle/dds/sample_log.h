@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,15 +41,6 @@ struct Sample {
   std::uint64_t number = 0;  // of the samples of the topic at this subscriber, from 0 on
   Bytes bytes;
 };
-
-/// A sample in a message between nodes.
-void put_sample(ByteWriter& out, NodeId publisher, ByteView bytes);
-struct SampleView {
-  NodeId publisher;
-  ByteView bytes;  // belongs to the message
-};
-/// Returns the next sample, or nothing if the message ends before it does.
-std::optional<SampleView> get_sample(ByteReader& in);
 
 class FileWindow;
 
@@ -79,11 +69,12 @@ class SampleLog {
   /// Calls `act` for each sample from `from` on, until it returns false.
   void read(std::uint64_t from, const std::function<bool(const Sample&)>& act);
 
-  /// The chain after sample `number` of any log, from the chain before it.
-  static std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t number,
-                               ByteView sample);
+  // Records between nodes. A log that agrees up to a number takes what follows as it is in the
+  // file, which nobody has looked at since.
 
- private:
+  /// Returns up to `most` bytes of the records from number `from` on, after the first `skipped`
+  /// ones. Cost: one request to the disk.
+  Bytes records(std::uint64_t from, std::uint64_t skipped, std::uint64_t most);
   enum class State : std::uint8_t { kWhole, kShort, kBad };
   struct Record {
     State state = State::kShort;
@@ -93,6 +84,8 @@ class SampleLog {
   };
   /// Returns the first record of `bytes`, which follows `number` samples with the chain `chain`.
   static Record parse(ByteView bytes, std::uint64_t number, std::uint64_t chain);
+
+ private:
   Record at(FileWindow& window, std::uint64_t number);
   std::uint64_t offset(std::uint64_t number) const {
     return number < samples() ? offsets_[number] : end_ + batch_.size();

@@ -1,19 +1,20 @@
-// Logged topics while hosts lose power, again and again (V5 and V6 of the properties):
-// - what was durable at a node is in all logs after a restart with this node;
-// - all logs are equal in the end: of nodes that restart together, and of one that comes later;
-// - a log has only samples that were published, each once, in the order of their publisher;
-// - a log of which a bit has changed is refused, or has lost nothing, and so is that of the views.
+// Logged topics while hosts lose power, again and again; logs_oracle.h says what they must keep. A
+// log of which a bit has changed is refused, or has lost nothing, and so is that of the views.
+//
+//   logs_world.cc    a node: its log, and what it does in a round
+//   logs_driver.cc   who loses power when
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fuzz/fault_phase.h"
 #include "fuzz/scenario.h"
 #include "systems/spindle/dds/participant.h"
+#include "systems/spindle/fuzz/logs_oracle.h"
 
 namespace pyrdma::spindle::scenario {
 
@@ -25,38 +26,36 @@ class LogsWorld {
   LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz::FaultPhase& phase);
 
   void run(fabric::sim::SimCluster& cluster);
+  const LogsOracle& oracle() const { return oracle_; }
 
  private:
-  using Texts = std::vector<std::string>;
-  /// The oracle of one start of one node: it notes what becomes durable.
-  struct Life {
-    Texts delivered;  // since the last sync
-    std::uint64_t view = 0;
-    dds::DomainParticipant* participant = nullptr;
-  };
+  using Texts = LogsOracle::Texts;
 
   NodeId count() const { return static_cast<NodeId>(all_.size()); }
+  bool is_founder(NodeId node) const;
   bool is_late(NodeId node) const;
   bool is_last() const { return round_ + 1 == rounds_; }
   void violation(const char* kind, const std::string& text);
   void drive(Env& env);
   void pass(Env& env, std::uint64_t most_us);
+  std::optional<NodeId> newest_running() const;
+  void note_running();
+  bool wait_for_joiner(Env& env);
   void wait_for_view(Env& env);
   void rot(Env& env);
   void rot_views(Env& env);
-  std::unique_ptr<dds::DomainParticipant> open(Env& env, Life& life);
+  void fill_log(Env& env);
+  std::unique_ptr<dds::DomainParticipant> open(Env& env);
   void live(Env& env);
-  void take(NodeId node, Life& life, std::span<const Message> messages);
-  void expect_kept(NodeId node, dds::DomainParticipant& participant, const char* when);
   void begin(Env& env, dds::DomainParticipant& participant);
-  void restart_all(dds::DomainParticipant& participant);
-  void forfeit(const std::vector<NodeId>& nodes, bool value = true);
+  void join(NodeId node, dds::DomainParticipant& participant, const std::vector<NodeId>& contacts);
+  void begin_first(Env& env, dds::DomainParticipant& participant);
+  void restart_all(Env& env, dds::DomainParticipant& participant);
   void begin_split(NodeId node, dds::DomainParticipant& participant);
   void publish(Env& env, dds::DomainParticipant& participant);
   void wait(Env& env, dds::DomainParticipant& participant, const char* what,
             const std::function<bool()>& ready);
   void finish(Env& env, dds::DomainParticipant& participant);
-  void check();
 
   const fuzz::Options& options_;
   fuzz::Outcome& outcome_;
@@ -64,16 +63,18 @@ class LogsWorld {
   Rng rng_;
   const Bugs bugs_;
   dds::Topic topic_;
-  std::vector<NodeId> all_;  // of the domain
+  std::vector<NodeId> all_;       // of the domain
+  std::vector<NodeId> founders_;  // the others join in the first round
+  LogsOracle oracle_;
   std::uint32_t rounds_ = 0, round_ = 0;
-  bool rots_ = false;
+  bool rots_ = false, joins_at_once_ = false;
+  bool grows_ = false;  // one subscriber begins, and the power fails while the others join
+  bool has_published_ = false, had_published_ = false;  // had: before this round
+  std::uint32_t filled_ = 0;  // samples in the logs of the founders at the begin
   fabric::sim::SimCluster* cluster_ = nullptr;
-  std::vector<Texts> durable_;  // by node
-  // By node: a domain may have begun without what only this node's disk has.
-  std::vector<bool> is_forfeit_;
-  std::vector<bool> is_rotten_;     // by node: its log may be refused
-  std::vector<Bytes> views_files_;  // by node: as it is to be again
-  std::set<std::string> published_;
+  std::vector<bool> is_rotten_;          // by node: its log may be refused
+  std::vector<Bytes> views_files_;       // by node: as it is to be again
+  std::vector<bool> has_begun_;          // by node: in this round
   std::vector<Group*> groups_;           // of the nodes that live
   std::uint32_t operations_ = 0;         // samples so far
   std::vector<NodeId> starters_, late_;  // who starts first in this round, and the others

@@ -35,7 +35,8 @@ class ControlChannel {
   using Serve = std::function<Bytes(NodeId from, ByteView request)>;
   /// Gets the response, or nothing if the node may not have answered.
   using Done = std::function<void(std::optional<ByteView> response)>;
-  static constexpr std::uint32_t kMostResponse = 64 * 1024;  // bytes
+  static constexpr std::uint32_t kMostResponse = 64 * 1024;       // bytes
+  static constexpr std::uint32_t kMostPart = kMostResponse - 64;  // of what takes many
   static constexpr std::uint32_t kMostRequest = 512 * 1024;  // bytes; more than a control row has
   static constexpr std::uint32_t kEndpoint = 128;            // number of the endpoint at each node
 
