@@ -40,6 +40,7 @@ enum class Bug : std::uint8_t {
   kJoinersAgreeEarly,
   kLostStateIgnored,
   kStateNotSynced,
+  kAnsweredWhenQueued,
   kStateInOneTurn,
 };
 
@@ -52,10 +53,10 @@ inline constexpr std::array<std::string_view, 21> kBugNames{
     "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
     "commit_unheard"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
-inline constexpr std::array<std::string_view, 9> kLogBugNames{
-    "view_end_not_synced", "short_log_copied",        "damage_cut",
-    "marked_early",        "damaged_views_forgotten", "joiners_not_awaited",
-    "joiners_agree_early", "lost_state_ignored",      "state_not_synced"};
+inline constexpr std::array<std::string_view, 10> kLogBugNames{
+    "view_end_not_synced",     "short_log_copied",    "damage_cut",          "marked_early",
+    "damaged_views_forgotten", "joiners_not_awaited", "joiners_agree_early", "lost_state_ignored",
+    "state_not_synced",        "answered_when_queued"};
 /// Bugs of logs that cost only time: tests find them.
 inline constexpr std::array<std::string_view, 1> kSlowBugNames{"state_in_one_turn"};
 
@@ -133,6 +134,8 @@ class Bugs {
   bool syncs_view_end() const { return !is(Bug::kViewEndNotSynced); }
   /// The state of a joiner is durable before its view runs.
   bool syncs_state() const { return !is(Bug::kStateNotSynced); }
+  /// A client of the domain is answered when all members have its sample.
+  bool answers_when_delivered() const { return !is(Bug::kAnsweredWhenQueued); }
   /// A member reads from its log what it is asked for, and no more.
   bool reads_parts() const { return !is(Bug::kStateInOneTurn); }
   /// At a restart the others copy the longest log of the last view.

@@ -112,6 +112,7 @@ void Group::install() {
   View& view = *view_;
   const Membership& membership = view.membership;
   std::vector<Carried> again;
+  std::vector<std::uint64_t> delivered(specs_.size());  // own messages
   // A member that the others took for dead may lack messages that they deliver.
   for (std::uint32_t g = 0; g < view.subgroups.size() && membership.has_trim(); ++g) {
     Subgroup& subgroup = view.subgroups[g];
@@ -119,7 +120,11 @@ void Group::install() {
     const auto trim = view.of_subgroup(membership.trim(), g);
     subgroup.deliver_to(trim,
                         [&](std::span<const Message> messages) { call_deliver(g, messages); });
-    for (Bytes& message : subgroup.not_delivered(trim)) again.push_back({g, std::move(message)});
+    delivered[g] = subgroup.queued();
+    for (Bytes& message : subgroup.not_delivered(trim)) {
+      again.push_back({g, std::move(message)});
+      --delivered[g];
+    }
   }
   if (upcalls_.persist) call_out(upcalls_.persist);
   if (!membership.stays()) {
@@ -150,8 +155,10 @@ void Group::install() {
       carried_.insert(carried_.begin(), std::make_move_iterator(again.begin()),
                       std::make_move_iterator(again.end()));
     if (!again.empty()) env_.reached("spindle/sent_again");
-    for (std::uint32_t g = 0; g < view.subgroups.size(); ++g)
+    for (std::uint32_t g = 0; g < view.subgroups.size(); ++g) {
       past_.subgroups[g].add(view.subgroups[g].counters());
+      sent_before_[g] += delivered[g];
+    }
     past_.requests += view.links.posted();
     past_.doorbells += view.links.doorbells();
   }

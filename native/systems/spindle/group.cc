@@ -49,6 +49,8 @@ Group::Group(Env& env, const Options& options, std::vector<SubgroupSpec> subgrou
       channel_(env, options_),
       lock_(env),
       reserved_(specs_.size()),
+      sent_before_(specs_.size()),
+      delivered_(specs_.size()),
       is_waiting_(specs_.size()),
       quiet_(specs_.size()) {
   past_.subgroups.resize(specs_.size());
@@ -301,17 +303,26 @@ void Group::send(std::uint32_t subgroup, std::uint32_t bytes) {
   if (is_asleep_) has_news_.store(true, std::memory_order_release);
 }
 
-bool Group::try_send(std::uint32_t subgroup, ByteView message) {
+std::uint64_t Group::try_send(std::uint32_t subgroup, ByteView message) {
   const Locked locked(lock_);
   if (standing() != Standing::kMember || !view_->is_running || view_->membership.is_changing() ||
       has_carried_.load(std::memory_order_relaxed) || reserved_.at(subgroup).view != nullptr ||
       !view_->subgroups[subgroup].is_sender())
-    return false;
+    return 0;
   const std::span<std::byte> slot = view_->subgroups[subgroup].acquire();
-  if (slot.size() < message.size() || slot.empty()) return false;
+  if (slot.size() < message.size() || slot.empty()) return 0;
   std::ranges::copy(message, slot.begin());
   view_->subgroups[subgroup].commit(static_cast<std::uint32_t>(message.size()));
-  return true;
+  return sent_before_[subgroup] + view_->subgroups[subgroup].queued();
+}
+
+// What the last view has delivered is with all members when the next one runs.
+std::optional<bool> Group::is_delivered(std::uint32_t subgroup, std::uint64_t number) {
+  const Locked locked(lock_);
+  if (standing() != Standing::kMember) return false;
+  if (view_->is_running)
+    delivered_[subgroup] = sent_before_[subgroup] + view_->subgroups[subgroup].delivered_by_all();
+  return number <= delivered_[subgroup] ? std::optional(true) : std::nullopt;
 }
 
 void Group::flush(std::uint32_t subgroup) {

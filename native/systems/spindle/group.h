@@ -116,8 +116,13 @@ class Group {
   /// changes first, the message is sent once, in the old or in the new view.
   void send(std::uint32_t subgroup, std::uint32_t bytes);
   /// Sends a copy of the message if a slot is free and none is reserved; the thread that makes
-  /// turns may call it. Returns false otherwise.
-  bool try_send(std::uint32_t subgroup, ByteView message);
+  /// turns may call it. Returns the message's number among those that this node has sent in the
+  /// subgroup, from 1 on; 0 if it is not sent.
+  std::uint64_t try_send(std::uint32_t subgroup, ByteView message);
+  /// Whether all members have delivered an own message of that number, or nothing as long as it is
+  /// under way. False: this node is no member any more, and nobody may have it. Messages of an
+  /// unordered subgroup count as delivered when a view ends.
+  std::optional<bool> is_delivered(std::uint32_t subgroup, std::uint64_t number);
   /// With Options::fixed_batch: a batch that is not full leaves too.
   void flush(std::uint32_t subgroup);
   /// Why reserve() waits: the member that lags, the share of its time that its upcalls take, and
@@ -270,6 +275,8 @@ class Group {
   std::vector<std::unique_ptr<View>> old_views_;  // until the new one runs and nothing is reserved
   std::vector<Reserved> reserved_;                // by subgroup
   std::vector<Carried> carried_;                  // messages that the next view sends again
+  // By subgroup: own messages that the views before have delivered, and that all members have.
+  std::vector<std::uint64_t> sent_before_, delivered_;
   std::atomic<Standing> standing_{Standing::kOutside};
   std::atomic<std::uint64_t> view_id_{0};
   std::vector<std::atomic<bool>> is_waiting_;  // in reserve(), by subgroup

@@ -31,6 +31,13 @@ bool Subgroup::is_free(std::uint64_t message) {
   return least > needed || !bugs_.waits_for_delivery();
 }
 
+// A slot that is used again was free.
+std::uint64_t Subgroup::delivered_by_all() {
+  if (queued() > shape_.window) freed_ = std::max(freed_, queued() - shape_.window);
+  while (freed_ < pushed_ && is_free(freed_ + shape_.window)) ++freed_;
+  return freed_;
+}
+
 // A member that has received less keeps the others from delivering, too.
 Rank Subgroup::slowest_member() const {
   std::size_t slowest = 0;

@@ -67,6 +67,8 @@ class Subgroup {
   /// Queues the acquired slot with a message of so many bytes. The send predicate pushes it.
   void commit(std::uint32_t bytes);
   std::uint64_t queued() const { return queued_.load(std::memory_order_relaxed); }
+  /// Own messages that all members have delivered, or consumed. Cost: a look at each member.
+  std::uint64_t delivered_by_all();
   /// Pushes a batch that is not full, with Options::fixed_batch.
   void flush() { is_flushed_.store(true, std::memory_order_relaxed); }
 
@@ -154,6 +156,7 @@ class Subgroup {
   std::uint64_t sent_rounds_ = 0;         // rounds given to messages and nulls
   std::vector<std::uint64_t> round_of_;   // of the message in each slot
   std::uint64_t delivered_by_all_ = 0;    // last known least delivered column
+  std::uint64_t freed_ = 0;               // messages whose slots are known to be free
   std::atomic<bool> is_flushed_{false};
 
   // Of all senders.

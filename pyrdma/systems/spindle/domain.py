@@ -93,7 +93,8 @@ class Domain(PerNode):
         Nodes that begin the domain; empty: all but the clients. The others `join` later.
     clients
         Nodes outside of the domain, without a role in a topic. They publish through a publisher of
-        the topic, and through another one if that does not answer. A sample may then come twice.
+        the topic, and through another one if that does not answer. A sample may then come twice,
+        the second time after later ones of the client.
     restart
         Begin again from the logs that the nodes have on their disks: each node first gets the
         samples that its logs lack.
@@ -175,7 +176,11 @@ class Domain(PerNode):
     async def publish(
         self, topic: str, data: bytes | Sequence[bytes], *, node: int, timeout_s: Wait = 10.0
     ) -> None:
-        """Publish a sample, or several, from `node`; returns when the last one is queued.
+        """Publish a sample, or several, from `node`.
+
+        At a publisher it returns when the last one is queued. At a client it returns when all
+        members of the topic have delivered them: the samples stay if any of these stays. Those of a
+        logged topic are in each subscriber's file then, and with ``sync_every=1`` on its disk.
 
         Raises
         ------
@@ -183,7 +188,7 @@ class Domain(PerNode):
             A sample is too long, or the node is neither publisher nor client.
         Timeout
             The window stays full; the error names the node that lags, and how many were published.
-            Or no publisher answers a client.
+            Or no publisher tells a client in time that all members have its sample, which they may.
         """
         number = self._topic(topic, "publisher", self._node("node", node))
         samples = messages_of(data)

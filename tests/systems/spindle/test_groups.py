@@ -214,6 +214,21 @@ def test_a_client_publishes_through_a_member(world: str) -> None:
             Domain(cluster, [Topic("t", [3], [1])], clients=[3])
 
 
+def test_what_a_client_has_published_survives_its_relay() -> None:
+    texts = [b"%d" % i for i in range(5)]
+    for seed in range(1, 6):
+        with rd.Cluster.sim(nodes=5, profile="spindle", seed=seed) as cluster:
+            topic = Topic("t", publishers=[0, 1], subscribers=[2, 3])
+            domain = Domain(cluster, [topic], clients=[4], suspicion_timeout_s=0.02)
+            for text in texts:
+                domain.publish("t", text, node=4)
+            cluster.kill(0)
+            found: list[bytes] = []
+            while more := domain.take("t", node=2, timeout_s=0.2):
+                found += [sample.data for sample in more]
+            assert found == texts
+
+
 def test_wrong_topics_are_refused() -> None:
     with sim() as cluster:
         topic = Topic("speed", publishers=[0], subscribers=[1], max_sample=4)

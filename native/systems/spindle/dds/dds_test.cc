@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "systems/spindle/dds/external_client.h"
 #include "systems/spindle/dds/participant.h"
 #include "systems/spindle/worlds_test.h"
 
@@ -121,47 +120,6 @@ TEST(SpindleDdsSim, ALateJoinerCatchesUp) {
     EXPECT_EQ(kept[3].size(), qos == Qos::kLogged ? 30U : 10U);
     EXPECT_TRUE(kept[3] == kept[1]);
   }
-}
-
-// A node outside of the domain publishes through a member, and through another one when that dies.
-TEST(SpindleDdsSim, AMemberRelaysTheSamplesOfAClient) {
-  constexpr std::uint32_t kNodes = 4, kClient = 3;
-  fabric::sim::SimCluster cluster(runtime::sim_options(kNodes));
-  std::uint32_t done = 0;
-  std::vector<std::vector<std::string>> seen(kNodes);
-  const std::vector<Topic> topics{topic_of(Qos::kAtomic, 3)};
-  const Options options = options_of("sim", Options::of(Preset::kPaper));
-  cluster.run([&](Env& env) {
-    if (env.node() == kClient) {
-      ExternalClient client(env, options, topics, {0, 1});
-      for (int i = 0; i < 20; ++i) {
-        if (i == 10) cluster.kill(0);
-        const std::string text = std::to_string(i);
-        client.publish(0, std::as_bytes(std::span(text)), 20 * kMillisecond);
-      }
-      EXPECT_GT(client.retries(), 0U);
-      EXPECT_TRUE(refuses([&] { client.publish(0, Bytes(201), 1); }, ErrorCode::kInvalidArgument,
-                          {"201", "200"}));
-      ++done;
-      return;
-    }
-    DomainParticipant participant(
-        env, options, topics, [&](std::uint32_t, std::span<const Message> messages) {
-          for (const Message& message : messages) {
-            seen[env.node()].emplace_back(reinterpret_cast<const char*>(message.bytes.data()),
-                                          message.bytes.size());
-          }
-        });
-    participant.create({0, 1, 2});
-    const auto is_done = [&] { return done == 1 && seen[1].size() >= 20 && seen[2].size() >= 20; };
-    EXPECT_TRUE(participant.group().wait_until(is_done, env.now() + kPatience));
-  });
-  EXPECT_TRUE(seen[1] == seen[2]);
-  std::erase_if(seen[1], [last = std::string()](const std::string& each) mutable {
-    return std::exchange(last, each) == each;  // one may come twice
-  });
-  ASSERT_EQ(seen[1].size(), 20U);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(seen[1][static_cast<std::size_t>(i)], std::to_string(i));
 }
 
 // All participants crash. The logs have different lengths; after the restart all have the longest.

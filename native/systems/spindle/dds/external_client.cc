@@ -1,6 +1,7 @@
 #include "systems/spindle/dds/external_client.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -34,20 +35,26 @@ void ExternalClient::publish(std::uint32_t topic, ByteView sample, Time timeout)
   out.put(sample);
   const Time deadline = env_.now() + timeout;
   while (env_.now() < deadline) {
-    bool is_done = false, is_queued = false;
+    struct Asked {
+      bool is_over = false, is_delivered = false;
+    };
+    const auto asked = std::make_shared<Asked>();  // the answer may come after the deadline
     channel_.ask(members_[next_], ControlType::kPublish, request,
-                 [&](std::optional<ByteView> answer) {
-                   is_done = true;
-                   is_queued = answer && answer->size() == 1;
+                 [asked](std::optional<ByteView> answer) {
+                   asked->is_over = true;
+                   asked->is_delivered = answer && answer->size() == 1;
                  });
-    channel_.run_until([&] { return is_done; }, kForever);
-    if (is_queued) return;
+    if (!channel_.run_until([&] { return asked->is_over; }, deadline)) break;
+    if (asked->is_delivered) return;
     ++retries_;
     next_ = (next_ + 1) % members_.size();
   }
-  throw Error(ErrorCode::kTimeout,
-              "no member relays the sample; asked were the nodes" + runtime::text_of(members_) +
-                  ": are they publishers of topic '" + topics_[topic].name + "'?")
+  throw Error(
+      ErrorCode::kTimeout,
+      "no member has said that all have the sample, though it may come; asked were the nodes" +
+          runtime::text_of(members_) + ": are they publishers of topic '" + topics_[topic].name +
+          "', and do its members go on?",
+      false)
       .blaming(members_);
 }
 

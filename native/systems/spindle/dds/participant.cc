@@ -66,15 +66,26 @@ DomainParticipant::DomainParticipant(Env& env, const Options& options, std::vect
   serve_clients();
 }
 
-// A sample of an external client; the answer has a byte if it is queued.
+// A sample of an external client. The answer has a byte if all members have delivered it, and none
+// if this member cannot say so: the client then asks another one.
 void DomainParticipant::serve_clients() {
-  group_->channel().serve(ControlType::kPublish, [this](NodeId, ByteView request) {
-    ByteReader in(request);
-    const auto t = in.get<std::uint32_t>();
-    const ByteView sample = in.bytes(in.left());
-    const bool is_good = in.ok() && t < topics_.size() && sample.size() <= topics_[t].max_sample;
-    return Bytes(is_good && group_->try_send(t, sample) ? 1 : 0);
-  });
+  group_->channel().serve_later(
+      ControlType::kPublish, [this](NodeId, ByteView request) -> ControlChannel::Later {
+        ByteReader in(request);
+        const auto t = in.get<std::uint32_t>();
+        const ByteView sample = in.bytes(in.left());
+        const bool is_good =
+            in.ok() && t < topics_.size() && sample.size() <= topics_[t].max_sample;
+        const std::uint64_t number = is_good ? group_->try_send(t, sample) : 0;
+        if (number == 0) return [] { return Bytes(); };
+        group_->flush(t);
+        return [this, t, number]() -> std::optional<Bytes> {
+          const auto is_delivered =
+              bugs_.answers_when_delivered() ? group_->is_delivered(t, number) : true;
+          if (!is_delivered) return std::nullopt;
+          return Bytes(*is_delivered ? 1 : 0);
+        };
+      });
 }
 
 std::uint32_t DomainParticipant::topic(std::string_view name) const {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/error.h"
+#include "systems/spindle/dds/external_client.h"
 #include "systems/spindle/fuzz/logs_world.h"
 
 namespace pyrdma::spindle::scenario {
@@ -24,11 +26,12 @@ void LogsWorld::drive(Env& env) {
     }
     const bool is_at_once = rng_.below(3) == 0;
     for (const NodeId node : order) {
-      note_running();
+      tell_what_runs();
       // A process that ends alone leaves what it has written: its log may be longer than others.
       const bool is_alone = rng_.below(6) == 0;
       cluster_->kill(node, is_alone ? fabric::sim::Crash::kProcess : fabric::sim::Crash::kHost);
       groups_[node] = nullptr;
+      running_[node] = {};
       phase_.crashed();
       if (is_at_once) continue;
       // The others may have time for a view without it. Often the power fails as that begins.
@@ -68,26 +71,12 @@ void LogsWorld::drive(Env& env) {
   }
 }
 
-/// Returns a node in which the newest view runs; nothing if none does.
-std::optional<NodeId> LogsWorld::newest_running() const {
-  std::optional<NodeId> newest;
-  for (const NodeId node : all_) {
-    Group* group = groups_[node];
-    if (group == nullptr || !group->is_settled()) continue;
-    if (!newest || group->view_id() > groups_[*newest]->view_id()) newest = node;
-  }
-  return newest;
-}
-
-void LogsWorld::note_running() {
-  const auto newest = newest_running();
-  if (!newest) return;
-  const std::uint64_t view = groups_[*newest]->view_id();
-  std::vector<NodeId> members;
-  for (const Member& member : groups_[*newest]->members()) members.push_back(member.node);
-  oracle_.runs(view, members);
+void LogsWorld::tell_what_runs() {
+  for (const Running& each : running_) oracle_.runs(each.view, each.members);
+  const auto newest = std::ranges::max_element(running_, {}, &Running::view);
   for (const NodeId node : topic_.subscribers) {
-    if (groups_[node] != nullptr && groups_[node]->view_id() == view) oracle_.entered(node, view);
+    if (newest->view != 0 && groups_[node] != nullptr && groups_[node]->view_id() == newest->view)
+      oracle_.entered(node, newest->view);
   }
 }
 
@@ -119,6 +108,42 @@ void LogsWorld::wait_for_view(Env& env) {
   const std::uint64_t before = newest();
   const Time patience = env.now() + 150 * kMillisecond;
   while (newest() <= before && env.now() < patience) env.sleep_until(env.now() + 10 * kMicrosecond);
+}
+
+// A client publishes through any node. In the last round it ends after some samples.
+void LogsWorld::be_client(Env& env) {
+  Rng rng = env.rng("client");
+  dds::ExternalClient client(env, group_options(), {topic_}, all_);
+  std::uint32_t last = 0;
+  for (std::uint32_t number = 0; !is_last() || last < 3; ++number) {
+    env.sleep_until(env.now() + static_cast<Time>(rng.below(8'000)) * kMicrosecond);
+    const std::string text = "client.0." + std::to_string(number) + '.';
+    last += is_last() ? 1 : 0;
+    if (!options_.keeps(operations_++)) continue;
+    oracle_.published(text);
+    try {
+      client.publish(0, std::as_bytes(std::span(text)), 30 * kMillisecond);
+      has_published_ = true;
+      acknowledged(text);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kTimeout) throw;
+    }
+  }
+  is_client_over_ = true;
+}
+
+// All members of the newest view have delivered the sample, in it or before it.
+void LogsWorld::acknowledged(const std::string& text) {
+  std::uint64_t newest = 0;
+  std::vector<NodeId> members;
+  for (const NodeId node : topic_.subscribers) {
+    Group* group = groups_[node];
+    if (group == nullptr || !has_begun_[node] || group->standing() != Standing::kMember) continue;
+    if (group->view_id() > newest) members.clear();
+    newest = std::max(newest, group->view_id());
+    if (group->view_id() == newest) members.push_back(node);
+  }
+  for (const NodeId node : members) oracle_.acknowledged(node, text);
 }
 
 }  // namespace pyrdma::spindle::scenario

@@ -12,7 +12,7 @@
 namespace pyrdma::spindle {
 namespace {
 
-const std::uint64_t kSeeds = (fuzz::kSlowed ? 20 : 1200) * fuzz::search_factor();
+const std::uint64_t kSeeds = (fuzz::kSlowed ? 20 : 800) * fuzz::search_factor();
 
 const fuzz::Scenario& logs() { return fuzz::scenario_named(systems::scenarios(), "spindle_logs"); }
 
@@ -29,9 +29,9 @@ fuzz::Options drawn_logs(std::uint64_t seed) {
 
 // In so many of a hundred seeds a check has something to judge, and a rare thing happens.
 const std::map<std::string_view, double> kShares{
-    {"spindle/judged_start", 80},  {"spindle/judged_restart", 75}, {"spindle/judged_agreed", 90},
-    {"spindle/judged_join", 35},   {"spindle/judged_end", 100},    {"spindle/torn_log", 18},
-    {"spindle/joined_by_log", 40}, {"spindle/log_refused", 5}};
+    {"spindle/judged_start", 80}, {"spindle/judged_restart", 75}, {"spindle/judged_agreed", 90},
+    {"spindle/judged_join", 35},  {"spindle/judged_client", 90},  {"spindle/judged_end", 100},
+    {"spindle/torn_log", 18},     {"spindle/joined_by_log", 40},  {"spindle/log_refused", 5}};
 
 TEST(SpindleLogsFuzz, LogsSurvivePowerFailures) {
   fuzz::Sums sums;

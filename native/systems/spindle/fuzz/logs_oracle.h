@@ -6,8 +6,11 @@
 // - a joiner has what anyone has delivered in the views before;
 // - nodes that begin again are a majority of the last view that ran, or have all that was delivered
 //   up to its end: then they are a majority of a later view, which may have run;
+// - what a client was told to be delivered has been delivered by all subscribers in the view;
 // - all logs are equal in the end: of nodes that restart together, and of one that comes later;
-// - a log has only samples that were published, each once, in the order of their publisher.
+// - a log has only samples that were published, each once, in the order of their publisher; those
+// of
+//   a client may come twice.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -46,6 +49,8 @@ class LogsOracle {
   void runs(std::uint64_t view, const std::vector<NodeId>& members);
   /// A member has entered a view that runs.
   void entered(NodeId node, std::uint64_t view);
+  /// A client has heard that all members have delivered its sample. This subscriber is one.
+  void acknowledged(NodeId node, const std::string& text);
   /// Makes the log of a node durable, by `sync`.
   void sync(NodeId node, const std::function<void()>& sync);
   /// A damaged log was cut. If its node begins the domain again, the others lose what it lacks.

@@ -18,7 +18,7 @@ namespace scenario {
 namespace {
 
 constexpr const char* kLogName = "topic-0.log";
-constexpr std::uint32_t kLongLog = 5000;  // samples
+constexpr std::uint32_t kLongLog = 2500;  // samples
 
 std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -31,19 +31,6 @@ std::vector<std::string> texts_of(dds::DomainParticipant& participant) {
   return texts;
 }
 
-// A member is not taken for dead while its disk is slow. Otherwise short times let a view without a
-// dead node form before the next power failure.
-Options group_options() {
-  Options options = Options::of(Preset::kPaper);
-  options.heartbeat = kMillisecond;
-  options.suspicion_timeout = 60 * kMillisecond;
-  options.join_timeout = 500 * kMillisecond;
-  options.idle_after = kMillisecond;
-  options.timeout_us = 16;
-  options.retry_count = 3;
-  return options;
-}
-
 }  // namespace
 
 LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz::FaultPhase& phase)
@@ -52,12 +39,13 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       phase_(phase),
       rng_(options.seed, -1, "fuzz spindle logs"),
       bugs_(Bugs::named(options.mutation)),
-      all_(options.nodes - 1),
+      all_(options.nodes),
       oracle_(count(), topic_,
               [this](const char* kind, const std::string& text) { violation(kind, text); }),
       is_rotten_(all_.size()),
       views_files_(all_.size()),
       has_begun_(all_.size()),
+      running_(all_.size()),
       groups_(all_.size()) {
   std::iota(all_.begin(), all_.end(), NodeId{0});
   topic_.name = "t";
@@ -80,6 +68,19 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
   joins_at_once_ = grows_ || rng_.below(2) == 0;
 }
 
+// A member is not taken for dead while its disk is slow. Otherwise short times let a view without a
+// dead node form before the next power failure.
+Options LogsWorld::group_options() {
+  Options options = Options::of(Preset::kPaper);
+  options.heartbeat = kMillisecond;
+  options.suspicion_timeout = 60 * kMillisecond;
+  options.join_timeout = 500 * kMillisecond;
+  options.idle_after = kMillisecond;
+  options.timeout_us = 16;
+  options.retry_count = 3;
+  return options;
+}
+
 bool LogsWorld::is_founder(NodeId node) const {
   return std::ranges::find(founders_, node) != founders_.end();
 }
@@ -89,7 +90,10 @@ void LogsWorld::run(fabric::sim::SimCluster& cluster) {
   cluster_ = &cluster;
   for (const NodeId node : all_) cluster.expect_restart(node);
   try {
-    cluster.run([this](Env& env) { env.node() == count() ? drive(env) : live(env); });
+    cluster.run([this](Env& env) {
+      if (env.node() < count()) return live(env);
+      env.node() == count() ? drive(env) : be_client(env);
+    });
     oracle_.end(logs_, options_.kept.has_value());
   } catch (const Error& error) {
     violation("liveness", "round " + std::to_string(round_) + " of " + std::to_string(rounds_) +
@@ -164,7 +168,8 @@ std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env) {
     return std::make_unique<dds::DomainParticipant>(
         env, group_options(), std::vector{topic_},
         [this, node](std::uint32_t, std::span<const Message> messages) {
-          oracle_.delivered(node, groups_[node]->view_id(), messages);
+          if (groups_[node] != nullptr)  // else its life is over
+            oracle_.delivered(node, groups_[node]->view_id(), messages);
           outcome_.ok += messages.size();
         },
         cut_damage, bugs_);
@@ -189,6 +194,13 @@ std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env) {
   return participant;
 }
 
+void LogsWorld::look_at_view(NodeId node, Group& group) {
+  const std::uint64_t view = group.view_id();
+  if (running_[node].view == view || !group.is_settled() || group.view_id() != view) return;
+  running_[node] = {view, {}};
+  for (const Member& member : group.members()) running_[node].members.push_back(member.node);
+}
+
 void LogsWorld::live(Env& env) {
   const std::uint32_t round = round_;
   outcome_.restarts += env.incarnation() != 0;
@@ -196,6 +208,10 @@ void LogsWorld::live(Env& env) {
     const std::unique_ptr<dds::DomainParticipant> opened = open(env);
     dds::DomainParticipant& participant = *opened;
     groups_[env.node()] = &participant.group();
+    struct Ending {
+      Group*& group;
+      ~Ending() { group = nullptr; }
+    } const ending{groups_[env.node()]};
     oracle_.started(env.node(), texts_of(participant));
     try {
       begin(env, participant);
@@ -208,12 +224,14 @@ void LogsWorld::live(Env& env) {
       const bool is_excluded = participant.group().standing() == Standing::kExcluded;
       if ((round + 1 == rounds_ && !is_excluded) || !is_loss) throw;
     }
-    if (round + 1 < rounds_) env.sleep_until(kForever);  // until the power fails
+    while (round + 1 < rounds_) {  // until the power fails
+      look_at_view(env.node(), participant.group());
+      env.sleep_until(env.now() + 500 * kMicrosecond);
+    }
     finish(env, participant);
   } catch (const Error& error) {
     violation("error", "node " + std::to_string(env.node()) + ", round " + std::to_string(round) +
                            ": " + error.what());
-    groups_[env.node()] = nullptr;
     if (round + 1 < rounds_) env.sleep_until(kForever);
   }
 }
@@ -305,6 +323,7 @@ void LogsWorld::publish(Env& env, dds::DomainParticipant& participant) {
       participant.publish(0, static_cast<std::uint32_t>(bytes));
     }
     if (pause != 0) participant.group().pause_until(env.now() + pause);
+    look_at_view(env.node(), participant.group());
     if (rng.below(6) == 0) oracle_.sync(env.node(), [&] { participant.sync(); });
   }
 }
@@ -316,8 +335,10 @@ void LogsWorld::wait(Env& env, dds::DomainParticipant& participant, const char* 
   const Time deadline = env.now() + 5 * kSecond;
   while (!ready() && env.now() < deadline) {
     if (group.standing() == Standing::kExcluded) {
+      has_begun_[env.node()] = false;
       try {
-        participant.join(all_);  // it leaves this node out
+        join(env.node(), participant, all_);  // it leaves this node out
+        has_begun_[env.node()] = true;
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kTimeout) throw;
       }
@@ -332,7 +353,8 @@ void LogsWorld::finish(Env& env, dds::DomainParticipant& participant) {
   ++finished_;
   Group& group = participant.group();
   const auto is_settled = [&] {
-    return finished_ == count() && std::ranges::all_of(groups_, [&](Group* each) {
+    return finished_ == count() && is_client_over_ &&
+           std::ranges::all_of(groups_, [&](Group* each) {
              return each != nullptr && each->is_settled() &&
                     each->standing() == Standing::kMember && each->members().size() == count() &&
                     each->view_id() == group.view_id();
@@ -368,9 +390,9 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
   constexpr Time kLimit = 100 * kSecond;
   if (options.faults.heal_at == kForever) options.faults.heal_at = kLimit;
   fuzz::FaultPhase phase(options, outcome);
-  ++options.nodes;  // the driver
   options.profile.storage_write_us = std::max(options.profile.storage_write_us, 20.0);
   LogsWorld world(options, outcome, phase);
+  options.nodes += 2;  // the driver and the client
   fabric::sim::SimCluster cluster(fuzz::simulation_of(options, kLimit));
   phase.attach(cluster);
   if (options.events) cluster.record_events(&outcome.recorded);

@@ -37,14 +37,26 @@ ControlChannel::ControlChannel(Env& env, const Options& options, std::uint32_t e
 ControlChannel::~ControlChannel() = default;
 
 void ControlChannel::serve(ControlType type, Serve handler) {
+  serve_later(type, [handler = std::move(handler)](NodeId from, ByteView request) -> Later {
+    return [answer = handler(from, request)] { return answer; };
+  });
+}
+
+void ControlChannel::serve_later(ControlType type, ServeLater handler) {
   endpoint_->register_handler(
-      static_cast<std::uint8_t>(type), [handler = std::move(handler)](erpc::RequestHandle& handle) {
-        const Bytes answer = handler(handle.client_node(), handle.request());
-        const std::span<std::byte> room =
-            handle.response(static_cast<std::uint32_t>(answer.size()));
-        if (!answer.empty()) std::memcpy(room.data(), answer.data(), answer.size());
-        handle.respond();
+      static_cast<std::uint8_t>(type), [this, handler = std::move(handler)](erpc::RequestHandle& handle) {
+        Later later = handler(handle.client_node(), handle.request());
+        if (!answer(handle, later)) waiting_.emplace_back(handle, std::move(later));
       });
+}
+
+bool ControlChannel::answer(erpc::RequestHandle& handle, const Later& later) {
+  const std::optional<Bytes> answer = later();
+  if (!answer) return false;
+  const std::span<std::byte> room = handle.response(static_cast<std::uint32_t>(answer->size()));
+  if (!answer->empty()) std::memcpy(room.data(), answer->data(), answer->size());
+  handle.respond();
+  return true;
 }
 
 // Sessions of nodes that died just now still take their place. There is no session then.
@@ -90,6 +102,7 @@ void ControlChannel::end(void* context, std::uint64_t tag, erpc::Outcome outcome
 
 bool ControlChannel::poll() {
   end_refused();
+  std::erase_if(waiting_, [](auto& each) { return answer(each.first, each.second); });
   return endpoint_->run_once();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -33,6 +34,9 @@ class ControlChannel {
  public:
   /// `from` is the node that asks; the session vouches for it, and no field of the request does.
   using Serve = std::function<Bytes(NodeId from, ByteView request)>;
+  /// Returns the answer once there is one. It is called with each poll() until then.
+  using Later = std::function<std::optional<Bytes>()>;
+  using ServeLater = std::function<Later(NodeId from, ByteView request)>;
   /// Gets the response, or nothing if the node may not have answered.
   using Done = std::function<void(std::optional<ByteView> response)>;
   static constexpr std::uint32_t kMostResponse = 64 * 1024;       // bytes
@@ -46,6 +50,9 @@ class ControlChannel {
   ControlChannel& operator=(const ControlChannel&) = delete;
 
   void serve(ControlType type, Serve handler);
+  /// Serves requests whose answers take time. The number of them that wait is bounded by the
+  /// sessions of the clients: each has four requests under way at most.
+  void serve_later(ControlType type, ServeLater handler);
   /// Sends a request. `done` is called in a later poll(), exactly once, unless the channel ends.
   void ask(NodeId to, ControlType type, const Bytes& request, Done done);
   /// Takes and sends packets; calls handlers and continuations. Returns whether a packet came.
@@ -62,10 +69,12 @@ class ControlChannel {
   static void end(void* context, std::uint64_t tag, erpc::Outcome outcome);
   std::optional<erpc::SessionId> session_to(NodeId node);
   void end_refused();
+  static bool answer(erpc::RequestHandle& handle, const Later& later);
 
   std::map<NodeId, erpc::SessionId> sessions_;
   std::map<std::uint64_t, Call> calls_;
   std::vector<Done> refused_;  // of requests without a session
+  std::vector<std::pair<erpc::RequestHandle, Later>> waiting_;
   std::uint64_t next_call_ = 0;
   std::unique_ptr<erpc::Endpoint> endpoint_;
 };
