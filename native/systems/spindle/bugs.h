@@ -31,6 +31,8 @@ enum class Bug : std::uint8_t {
   kEchoUncompared,
   kAccuserStays,
   kCommitUnheard,
+  kPartBatchWaits,
+  kLeavesUnsent,
   kViewEndNotSynced,
   kShortLogCopied,
   kDamageCut,
@@ -45,13 +47,13 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs of groups, for `pyrdma fuzz spindle --mutation`.
-inline constexpr std::array<std::string_view, 21> kBugNames{
+inline constexpr std::array<std::string_view, 23> kBugNames{
     "guard_before_data",   "slot_reused_early", "delivered_on_receipt", "null_header_trusted",
     "nulls_endless",       "row_unchecked",     "silence_ignored",      "receives_after_wedge",
     "pending_dropped",     "resent_twice",      "proposal_ignored",     "proposal_blended",
     "suspicions_unheard",  "suspect_heard",     "minority_installs",    "trim_not_echoed",
     "trim_computed_again", "joiners_forgotten", "echo_uncompared",      "accuser_stays",
-    "commit_unheard"};
+    "commit_unheard",      "part_batch_waits",  "leaves_unsent"};
 /// The names of the bugs of logs, for `pyrdma fuzz spindle_logs --mutation`.
 inline constexpr std::array<std::string_view, 10> kLogBugNames{
     "view_end_not_synced",     "short_log_copied",    "damage_cut",          "marked_early",
@@ -85,6 +87,11 @@ class Bugs {
   bool looks_at_round() const { return !is(Bug::kNullHeaderTrusted); }
   /// A null is sent only for a message that it precedes.
   bool nulls_end() const { return !is(Bug::kNullsEndless); }
+
+  /// Messages that the others wait for wait for no full batch.
+  bool ends_batch() const { return !is(Bug::kPartBatchWaits); }
+  /// A member leaves when the others have what it has sent.
+  bool leaves_after_last() const { return !is(Bug::kLeavesUnsent); }
 
   // Rows.
 

@@ -228,6 +228,7 @@ void Group::queue_carried() {
     }
     std::ranges::copy(carried.message, slot.begin());
     subgroup.commit(static_cast<std::uint32_t>(carried.message.size()));
+    subgroup.flush();  // it was on its way
     return true;
   });
   has_carried_.store(!carried_.empty(), std::memory_order_release);

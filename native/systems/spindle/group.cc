@@ -170,15 +170,33 @@ void Group::join(std::vector<NodeId> contacts) {
 }
 
 void Group::leave(Time timeout) {
+  const Time deadline = env_.now() + timeout;
   if (standing() != Standing::kMember) return;
+  // Messages that a silent sender holds up are with all members by then, who deliver them at the
+  // end of the view.
+  if (bugs_.leaves_after_last())
+    wait_until([this] { return has_sent_all(); },
+               std::min(deadline, env_.now() + options_.suspicion_timeout));
   is_leaving_.store(true, std::memory_order_release);
   has_news_.store(true, std::memory_order_release);
   const auto is_out = [this] { return standing() != Standing::kMember; };
-  if (wait_until(is_out, env_.now() + timeout)) return;
+  if (wait_until(is_out, deadline)) return;
   throw Error(ErrorCode::kTimeout,
               "leave: the others did not agree on a view without node " +
                   std::to_string(env_.node()) + "; are a majority of them up?",
               false);
+}
+
+/// All members have delivered what this one has sent. A batch that is not full leaves.
+bool Group::has_sent_all() {
+  const Locked locked(lock_);
+  if (standing() != Standing::kMember) return true;
+  if (!view_->is_running || !carried_.empty()) return false;
+  return std::ranges::all_of(view_->subgroups, [](Subgroup& each) {
+    if (!each.is_sender()) return true;
+    each.flush();
+    return each.delivered_by_all() == each.queued();
+  });
 }
 
 std::string Group::why_excluded() {

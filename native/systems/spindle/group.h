@@ -91,8 +91,8 @@ class Group {
   /// a member, and Error(kUnavailable) once an upcall or the device has ended the predicate thread
   /// by an error. A node that left or was excluded may join again.
   void join(std::vector<NodeId> contacts);
-  /// Leaves in good order: the others deliver what this node has sent. Blocks until then. Throws
-  /// Error(kTimeout) after `timeout`.
+  /// Leaves in good order: the others deliver what this node has sent, also a batch that is not
+  /// full. Blocks until then. Throws Error(kTimeout) after `timeout`.
   void leave(Time timeout = 10 * kSecond);
 
   Standing standing() const { return standing_.load(std::memory_order_acquire); }
@@ -123,7 +123,7 @@ class Group {
   /// under way. False: this node is no member any more, and nobody may have it. Messages of an
   /// unordered subgroup count as delivered when a view ends.
   std::optional<bool> is_delivered(std::uint32_t subgroup, std::uint64_t number);
-  /// With Options::fixed_batch: a batch that is not full leaves too.
+  /// With Options::fixed_batch: what is queued leaves, though it is no full batch.
   void flush(std::uint32_t subgroup);
   /// Why reserve() waits: the member that lags, the share of its time that its upcalls take, and
   /// what to do.
@@ -256,6 +256,7 @@ class Group {
   void start_threads();
   bool comes_in(FunctionRef<void()> is_late);
   void check_sender(std::uint32_t subgroup, const char* call);
+  bool has_sent_all();
   bool has_own_thread() const { return options_.predicate_thread; }
 
   Env& env_;

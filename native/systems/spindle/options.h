@@ -32,7 +32,8 @@ struct Options {
   bool post_unlocked = false;   // posts after the lock is released (3.4)
   bool batch_upcall = false;    // one upcall for all messages that a predicate delivers (3.5)
   /// The send predicate waits for so many queued messages; 0: it never waits. The paper shows why
-  /// not (3.2).
+  /// not (3.2). It waits neither for messages whose rounds others wait for (with null_sends), nor
+  /// once the window is full, nor for the rest of a batch that has begun to leave.
   std::uint32_t fixed_batch = 0;
 
   // Not in the paper.

@@ -58,13 +58,18 @@ void Subgroup::send_nulls(Pushes& pushes) {
     due = std::max(due, rounds_[sender] - (sender_ < sender ? 0 : 1));
     if (!bugs_.nulls_end()) due = std::max(due, rounds_[sender] + 1);
   }
+  const bool has_queued = queued_.load(std::memory_order_relaxed) != pushed_;
+  // Messages of these rounds wait for no full batch: they are what a null would be.
+  if (options_.fixed_batch != 0 && has_queued && round_of_[pushed_ % shape_.window] < due &&
+      bugs_.ends_batch())
+    flush();
   if (due <= sent_rounds_) return;
   counters_.nulls += due - sent_rounds_;
   ++counters_.null_iterations;
   sent_rounds_ = due;
   env_.reached("spindle/nulls");
   // Messages that wait for the send predicate come first; it announces the nulls with them.
-  if (queued_.load(std::memory_order_relaxed) != pushed_) return;
+  if (has_queued) return;
   pushes.guard = true;
   pushes.guard_value = due;
   table_.store(layout_.guard(index_, self_), due);

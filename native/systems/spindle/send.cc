@@ -76,6 +76,7 @@ void Subgroup::send(Pushes& pushes) {
   const Scope step(env_, scope::send);
   const std::uint64_t queued = queued_.load(std::memory_order_acquire);
   if (queued == pushed_) return;
+  if (options_.fixed_batch != 0 && queued - pushed_ >= options_.fixed_batch) flush();
   std::uint64_t last = options_.batch_send ? queued : pushed_ + 1;
   if (options_.short_sends) {
     const std::uint64_t most = kShortSendBytes / std::max(1U, shape_.max_message);
@@ -89,7 +90,6 @@ void Subgroup::send(Pushes& pushes) {
   if (last % shape_.window < pushed_ % shape_.window) env_.reached("spindle/ring_wraps");
   counters_.sends.add(last - pushed_);
   pushed_ = last;
-  if (pushed_ == queued) is_flushed_.store(false, std::memory_order_relaxed);
   table_.store(layout_.guard(index_, self_), pushes.guard_value);
 }
 

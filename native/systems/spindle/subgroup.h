@@ -70,7 +70,7 @@ class Subgroup {
   /// Own messages that all members have delivered, or consumed. Cost: a look at each member.
   std::uint64_t delivered_by_all();
   /// Pushes a batch that is not full, with Options::fixed_batch.
-  void flush() { is_flushed_.store(true, std::memory_order_relaxed); }
+  void flush() { leaving_.store(queued(), std::memory_order_relaxed); }
 
   // Tests of the predicates: cheap, without the lock.
 
@@ -79,7 +79,7 @@ class Subgroup {
   bool has_queued() const {
     const std::uint64_t waiting = queued_.load(std::memory_order_acquire) - pushed_;
     return waiting != 0 &&
-           (waiting >= options_.fixed_batch || is_flushed_.load(std::memory_order_relaxed));
+           (waiting >= options_.fixed_batch || leaving_.load(std::memory_order_relaxed) > pushed_);
   }
 
   std::uint64_t pushed() const { return pushed_; }  // messages of this sender
@@ -151,13 +151,13 @@ class Subgroup {
   std::vector<const std::byte*> received_by_, freed_by_;  // of members; freed_by_: what frees slots
 
   // Of this sender.
-  std::atomic<std::uint64_t> queued_{0};  // messages of the application
-  std::uint64_t pushed_ = 0;              // of them
-  std::uint64_t sent_rounds_ = 0;         // rounds given to messages and nulls
-  std::vector<std::uint64_t> round_of_;   // of the message in each slot
-  std::uint64_t delivered_by_all_ = 0;    // last known least delivered column
-  std::uint64_t freed_ = 0;               // messages whose slots are known to be free
-  std::atomic<bool> is_flushed_{false};
+  std::atomic<std::uint64_t> queued_{0};   // messages of the application
+  std::uint64_t pushed_ = 0;               // of them
+  std::uint64_t sent_rounds_ = 0;          // rounds given to messages and nulls
+  std::vector<std::uint64_t> round_of_;    // of the message in each slot
+  std::uint64_t delivered_by_all_ = 0;     // last known least delivered column
+  std::uint64_t freed_ = 0;                // messages whose slots are known to be free
+  std::atomic<std::uint64_t> leaving_{0};  // messages below it wait for no batch
 
   // Of all senders.
   std::vector<std::uint64_t> rounds_;           // received

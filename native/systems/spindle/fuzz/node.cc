@@ -135,6 +135,13 @@ bool Node::send(std::uint32_t subgroup, std::uint32_t bytes) {
   return true;
 }
 
+/// A batch that is not full leaves.
+void Node::flush() {
+  const auto subgroups = static_cast<std::uint32_t>(world_.shape.subgroups.size());
+  for (std::uint32_t g = 0; g < subgroups && world_.shape.group.fixed_batch != 0; ++g)
+    group_->flush(g);
+}
+
 void Node::act(const Planned& op) {
   switch (op.kind) {
     case Planned::Kind::kSend:
@@ -211,6 +218,7 @@ void Node::run() {
     world_.phase.operation();
     if (world_.options.keeps(op.id)) act(op);
     if (has_left_) break;
+    if (op.id % 4 == 0) flush();
   }
   for (; world_.next[node] < plan.size(); ++world_.next[node]) world_.phase.operation();
   world_.is_done[node] = true;
@@ -220,6 +228,7 @@ void Node::run() {
       auto& life = world_.lives[number_of(group_->self())];
       life.is_running = group_->is_settled();
     }
+    if (!has_left_) flush();
     watch_end();
     wait(20 * kMicrosecond);
   }

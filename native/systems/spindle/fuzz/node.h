@@ -21,6 +21,7 @@ class Node {
   /// The node is a member; one that was excluded joins again. False: the world is over.
   bool be_member();
   void act(const Planned& op);
+  void flush();
   bool send(std::uint32_t subgroup, std::uint32_t bytes);
   bool is_sender(std::uint32_t subgroup) const;
   void watch_end();

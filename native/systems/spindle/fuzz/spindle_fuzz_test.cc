@@ -127,12 +127,13 @@ INSTANTIATE_TEST_SUITE_P(All, SpindleFuzzBugs, testing::ValuesIn(kFoundBugs),
                          [](const auto& each) { return std::string(each.param.name); });
 
 // The others are found in the core of the view change (membership_test.cc), by a member that stops
-// (views_test.cc), and by long messages (multicast_test.cc).
+// (views_test.cc), by long messages (multicast_test.cc), and by batches (batch_test.cc).
 TEST(SpindleFuzz, EveryBugHasATest) {
   const std::vector<std::string_view> elsewhere{
       "proposal_ignored", "proposal_blended",    "suspicions_unheard", "suspect_heard",
       "trim_not_echoed",  "trim_computed_again", "silence_ignored",    "guard_before_data",
-      "echo_uncompared",  "accuser_stays",       "commit_unheard"};
+      "echo_uncompared",  "accuser_stays",       "commit_unheard",     "part_batch_waits",
+      "leaves_unsent"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))

@@ -26,6 +26,8 @@ Shape::Shape(const fuzz::Options& options) {
   group.retry_count = static_cast<std::uint32_t>(1 + rng.below(4));
   if (rng.below(4) == 0) group.send_entries = 16;
   if (rng.below(4) == 0) group.first_round = SlotHeader::kTags - rng.below(64);
+  Rng batches(options.seed, -1, "fuzz spindle batches");
+  if (batches.below(8) == 0) group.fixed_batch = static_cast<std::uint32_t>(2 + batches.below(6));
   founders = options.nodes > 3 && rng.below(4) == 0 ? 2 : options.nodes;
   const std::uint64_t count = 1 + rng.below(3);
   for (std::uint64_t g = 0; g < count; ++g) {
