@@ -3,14 +3,14 @@
 //
 // The relay answers when all members of the topic have delivered the sample. So it stays if any of
 // them stays, whatever becomes of the relay. A logged topic has it in the file of each subscriber
-// then, and with sync_every = 1 on each one's disk. An unordered topic promises less, as to a
-// member: a sample that is under way when a member dies may miss some subscribers.
+// then, and with sync_every = 1 on each one's disk. While the domain has no subscriber of a topic,
+// nobody keeps its samples. An unordered topic promises less, as to a member: a sample that is
+// under way when a member dies may miss some subscribers.
 //
 // A client that gets no answer asks another member. The first one may have sent the sample all the
 // same, and later. So each sample comes at least once, and those that come first are in the order
 // of publish(); a second copy may come after later samples. A client that must tell copies apart
-// puts a number into each sample. Relays keep nothing of a client but the requests that it waits
-// for.
+// puts a number into each sample. Relays keep nothing of a client but the requests under way.
 #pragma once
 #include <string>
 #include <vector>

@@ -60,10 +60,11 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
   rounds_ = static_cast<std::uint32_t>(3 + rng_.below(4));
   rots_ = rng_.below(5) == 0;
   founders_ = all_;
+  const std::size_t least = all_.size() - topic_.subscribers.size() + 1;  // one subscriber
   if (grows_)
-    founders_.resize(all_.size() - topic_.subscribers.size() + 1);
+    founders_.resize(least);
   else if (rng_.below(2) == 0)
-    founders_.resize(1 + rng_.below(count()));
+    founders_.resize(least + rng_.below(topic_.subscribers.size()));
   if (rng_.below(16) == 0) filled_ = kLongLog;
   joins_at_once_ = grows_ || rng_.below(2) == 0;
 }
