@@ -19,7 +19,7 @@ inline bool names_sender(const std::byte* header, const std::uint8_t (&gid)[16])
   const bool is_ipv4 =
       std::memcmp(gid, kIpv4, sizeof kIpv4) == 0 && header[kIpv4At] == std::byte{0x45};
   if (is_ipv4 && std::memcmp(header + kSourceAt, gid + sizeof kIpv4, 4) == 0) return true;
-  return header[0] >> 4U == std::byte{6} && std::memcmp(header + kGidAt, gid, sizeof gid) == 0;
+  return (header[0] >> 4U) == std::byte{6} && std::memcmp(header + kGidAt, gid, sizeof gid) == 0;
 }
 
 /// Returns whether both are the address of one queue pair.
