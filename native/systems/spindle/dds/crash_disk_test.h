@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <ranges>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,9 +84,9 @@ class CrashDisk final : public Storage {
     }
     void sync() override {
       if (std::exchange(disk_.fails_, false)) {
-        for (Event& event : disk_.events_ | std::views::reverse) {
-          if (event.is_sync) break;
-          event.is_lost = true;
+        for (auto event = disk_.events_.rbegin(); event != disk_.events_.rend(); ++event) {
+          if (event->is_sync) break;
+          event->is_lost = true;
         }
         throw Error(ErrorCode::kUnavailable, "the sync failed", false);
       }

@@ -21,8 +21,9 @@ void LogsWorld::drive(Env& env) {
       std::swap(order[i], order[rng_.below(std::uint64_t{i} + 1)]);
     // First those that have what a joiner lacks.
     if (is_at_join) {
-      std::ranges::stable_partition(
-          order, [this](NodeId node) { return has_begun_[node] && topic_.has_subscriber(node); });
+      std::stable_partition(order.begin(), order.end(), [this](NodeId node) {
+        return has_begun_[node] && topic_.has_subscriber(node);
+      });
     }
     const bool is_at_once = rng_.below(3) == 0;
     for (const NodeId node : order) {
