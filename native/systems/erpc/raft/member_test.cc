@@ -158,7 +158,7 @@ std::string commit_leftovers(Bug bug) {
   if (!world.elect(0)) return "nobody leads";
   world.run(100 * kMillisecond);
   const std::uint64_t shared = world.member(1).last_index(), term = world.member(1).term();
-  for (const NodeId n : {2, 3, 4}) world.block(0, n);
+  for (const NodeId n : {2U, 3U, 4U}) world.block(0, n);
   KvCommand command;
   command.operation = KvOperation::kPut;
   command.client = 1;
@@ -189,7 +189,7 @@ std::uint64_t second_vote(Bug bug) {
   const std::uint64_t term = world.member(0).term(), last = world.member(0).last_index();
   world.member(0).transfer(2, [](Outcome) {});
   world.isolate(0);
-  for (const NodeId candidate : {1, 2}) {
+  for (const NodeId candidate : {1U, 2U}) {
     world.inject(candidate, 0,
                  encode(RequestVote{term + 1, candidate + 1, last, term, true, false}));
     world.run(5 * kMillisecond);

@@ -102,7 +102,7 @@ TEST(ErpcRaftRpc, AClientIsNoMember) {
     EXPECT_TRUE(client.put(1, 5 * kSecond));
     const Bytes message = encode(AppendResult{kMaxNumber, 0, 0});
     Bytes in_a_name = message;
-    for (const NodeId member : {0, 1, 2}) {
+    for (const NodeId member : {0U, 1U, 2U}) {
       in_a_name.insert(in_a_name.begin(), 4, std::byte{0});
       client.call(member, kMessageRequest, message);
       client.call(member, kMessageRequest, in_a_name);
