@@ -43,11 +43,12 @@ void ControlChannel::serve(ControlType type, Serve handler) {
 }
 
 void ControlChannel::serve_later(ControlType type, ServeLater handler) {
-  endpoint_->register_handler(
-      static_cast<std::uint8_t>(type), [this, handler = std::move(handler)](erpc::RequestHandle& handle) {
-        Later later = handler(handle.client_node(), handle.request());
-        if (!answer(handle, later)) waiting_.emplace_back(handle, std::move(later));
-      });
+  endpoint_->register_handler(static_cast<std::uint8_t>(type),
+                              [this, handler = std::move(handler)](erpc::RequestHandle& handle) {
+                                Later later = handler(handle.client_node(), handle.request());
+                                if (!answer(handle, later))
+                                  waiting_.emplace_back(handle, std::move(later));
+                              });
 }
 
 bool ControlChannel::answer(erpc::RequestHandle& handle, const Later& later) {
