@@ -30,13 +30,14 @@ enum class Bug : std::uint8_t {
   kDeadLogsFreed,            // before they are recovered
   kFlushIgnored,             // completions are taken for durable data
   kFlushedAtOnce,            // a closed replica whose data are not visible yet
+  kSavedMemoryRemoved,       // that a battery has saved, while nothing else has it
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 21> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 22> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -56,7 +57,8 @@ inline constexpr std::array<std::string_view, 21> kBugNames{"closed_before_next_
                                                             "removed_version_forgotten",
                                                             "dead_logs_freed",
                                                             "flush_ignored",
-                                                            "flushed_at_once"};
+                                                            "flushed_at_once",
+                                                            "saved_memory_removed"};
 
 class Bugs {
  public:
@@ -93,6 +95,7 @@ class Bugs {
   // Backups and recovery.
 
   bool awaits_data() const { return !is(Bug::kFlushedAtOnce); }
+  bool keeps_saved_memory() const { return !is(Bug::kSavedMemoryRemoved); }
   bool zeroes_buffers() const { return !is(Bug::kBufferNotZeroed); }
   bool renews_keys() const { return !is(Bug::kBufferKeepsKey); }
   bool closes_first() const { return !is(Bug::kScannedBeforeClosing); }

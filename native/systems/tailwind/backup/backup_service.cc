@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "systems/tailwind/backup/described.h"
@@ -33,8 +34,7 @@ BackupService::BackupService(Env& env, fabric::ProtectionDomain& domain, const O
     replica->may_have_file = replica->is_inherited = true;
     replicas_.emplace(replica->name(), replica);
   }
-  // What a start with more buffers, or with others, can use stays.
-  if (take_over(problems_)) remove_saved_memory(env.storage());
+  take_over_all();
   thread_ = env.spawn(
       "tailwind/flusher", [this] { run_jobs(); }, background_core(env, options.workers));
 }
@@ -45,40 +45,51 @@ BackupService::~BackupService() {
   thread_.reset();
 }
 
-bool BackupService::take_over(std::vector<std::string>& problems) {
+// The latest failure first: what an earlier one has of the same replica is older or the same.
+void BackupService::take_over_all() {
   Storage& storage = env_.storage();
-  bool has_all = true;
-  for (const SavedBuffer& saved :
-       find_saved_buffers(storage, options_.segment_bytes, problems, has_all)) {
-    const BufferContents& contents = saved.contents;
-    const auto known = replicas_.find({contents.log, contents.segment});
-    if (known != replicas_.end() && known->second->contents.attempt >= contents.attempt) continue;
-    const std::string what = described(contents.log, contents.segment);
-    const auto buffer = pool_.take();
-    if (!buffer) {
-      problems.push_back(what + ", saved by the battery, is not used: all " +
-                         std::to_string(options_.buffers) + " buffers are in use; start with more");
-      has_all = false;
-      continue;
-    }
-    try {
-      const std::span data(pool_.region(*buffer)->data(), options_.segment_bytes);
-      storage.open(saved.file)->read(0, data);
-    } catch (const Error& error) {
-      problems.push_back(what + ", saved by the battery, is not used: " + error.what());
-      renew_later(*buffer);
-      has_all = false;
-      continue;
-    }
-    const auto replica = std::make_shared<Replica>();
-    replica->contents = contents;
-    replica->is_inherited = true;
-    replica->buffer = buffer;
-    ++unflushed_;
-    install(replica);
-    if (contents.is_closed) add_job({Work::kFlush, replica, 0, {}});
+  const std::vector<SavedMemory> all =
+      find_saved_buffers(storage, options_.segment_bytes, problems_);
+  saved_.resize(all.size());
+  for (std::size_t failure = all.size(); failure-- > 0;) {
+    bool has_all = all[failure].has_all;
+    for (const SavedBuffer& saved : all[failure].buffers)
+      has_all = take_over(saved, failure) && has_all;
+    if (!has_all) ++saved_[failure];  // for a later start
+    if (!bugs_.keeps_saved_memory() && has_all) remove_saved_memory(storage, failure);
   }
-  return has_all;
+  remove_saved_later();
+}
+
+bool BackupService::take_over(const SavedBuffer& saved, std::size_t failure) {
+  const BufferContents& contents = saved.contents;
+  const auto known = replicas_.find({contents.log, contents.segment});
+  if (known != replicas_.end() && known->second->contents.attempt >= contents.attempt) return true;
+  const std::string what = described(contents.log, contents.segment);
+  const auto buffer = pool_.take();
+  if (!buffer) {
+    problems_.push_back(what + ", saved by the battery, is not used: all " +
+                        std::to_string(options_.buffers) + " buffers are in use; start with more");
+    return false;
+  }
+  try {
+    const std::span data(pool_.region(*buffer)->data(), options_.segment_bytes);
+    env_.storage().open(saved.file)->read(0, data);
+  } catch (const Error& error) {
+    problems_.push_back(what + ", saved by the battery, is not used: " + error.what());
+    renew_later(*buffer);
+    return false;
+  }
+  const auto replica = std::make_shared<Replica>();
+  replica->contents = contents;
+  replica->is_inherited = true;
+  replica->buffer = buffer;
+  replica->saved_in.push_back(failure);
+  ++saved_[failure];
+  ++unflushed_;
+  install(replica);
+  if (contents.is_closed) add_job({Work::kFlush, replica, 0, {}});
+  return true;
 }
 
 // ---- requests of primaries ----
@@ -153,13 +164,15 @@ OpenAnswer BackupService::open(ServerId primary, const OpenRequest& request) {
   return {BackupStatus::kOk, pool_.remote(*replica->buffer)};
 }
 
-/// Puts a replica with a buffer in its place. One that was there is gone; its file stays until the
+/// Puts a replica with a buffer in its place. One that was there is gone; its files stay until the
 /// new one's is there.
 void BackupService::install(std::shared_ptr<Replica> replica) {
   pool_.describe(*replica->buffer, replica->contents);
   std::shared_ptr<Replica>& place = replicas_[replica->name()];
   if (place != nullptr) {
     replica->may_have_file = place->may_have_file;
+    const std::vector<std::size_t> older = std::exchange(place->saved_in, {});
+    replica->saved_in.insert(replica->saved_in.end(), older.begin(), older.end());
     retire(*place);
   }
   place = std::move(replica);
@@ -178,6 +191,16 @@ void BackupService::retire_with_file(Replica& replica) {
   retire(replica);
   if (replica.may_have_file) add_job({Work::kRemove, nullptr, 0, replica.name()});
   std::erase_if(loaded_, [&](const auto& loaded) { return loaded.first == replica.name(); });
+  leave_saved(replica);
+}
+
+void BackupService::leave_saved(Replica& replica) {
+  for (const std::size_t failure : replica.saved_in) --saved_[failure];
+  if (!std::exchange(replica.saved_in, {}).empty()) remove_saved_later();
+}
+
+void BackupService::remove_saved_later() {
+  if (!saved_.empty() && saved_.back() == 0) add_job({Work::kRemoveSaved, nullptr, 0, {}});
 }
 
 BackupStatus BackupService::write(ServerId primary, const BackupWriteRequest& request) {

@@ -11,8 +11,12 @@
 //
 // After a crash of the process only what was on disk is there. After a power failure with a battery
 // the replicas in buffers are there too. All files "memory-<number>" and "saved-<number>-<number>"
-// of the node's storage belong to the service: it removes them at its start, unless a start with
-// more buffers, or with others, could take more of them.
+// of the node's storage belong to the service. A start takes replicas from them and leaves them:
+// they are the only copy until the replica is on disk or nobody needs it, and the start may fail,
+// or the process may die once more. The files of one power failure go when the last replica that is
+// there has been flushed or freed. Until then a replica that was freed may come back with the
+// others, as one whose freeing a dead backup has missed. What a start with more buffers, or with
+// others, could take stays, too.
 //
 // A node has one service at a time. Any thread may call the functions. Requests may come again, and
 // late: those of an earlier attempt have no effect. A primary numbers its attempts so that a later
@@ -58,9 +62,9 @@ class BackupService {
   static constexpr std::size_t kMostAnswer = std::size_t{1} << 20;
 
   /// keep_saved_memory() comes before a node registers memory. Reads the replicas on disk and those
-  /// that a battery has saved, makes the buffers and starts a
-  /// thread. `env`, `domain` and `options` outlive it. Throws Error when the device lacks the
-  /// memory or the disk fails. Costs the disk's time for all that it has.
+  /// that a battery has saved, makes the buffers and starts a thread. `env`, `domain` and `options`
+  /// outlive it. Throws Error when the device lacks the memory or the disk fails. Costs the disk's
+  /// time for all that it has.
   BackupService(Env& env, fabric::ProtectionDomain& domain, const Options& options, Bugs bugs = {});
   /// Closed replicas that are not on disk yet are lost.
   ~BackupService();
@@ -125,12 +129,13 @@ class BackupService {
     bool may_have_file = false;           // of this attempt or a lower one
     bool is_inherited = false;            // of an earlier life of the node
     bool is_gone = false;                 // freed, or another attempt has its place
+    std::vector<std::size_t> saved_in;    // power failures whose files have it or a lower attempt
     std::map<std::uint32_t, std::uint32_t>
         ahead;                    // pieces that the CPU wrote behind a gap, by begin
     std::optional<Scan> scanned;  // since its primary is dead
     Name name() const { return {contents.log, contents.segment}; }
   };
-  enum class Work : std::uint8_t { kFlush, kRenew, kRemove };
+  enum class Work : std::uint8_t { kFlush, kRenew, kRemove, kRemoveSaved };
   /// For the service's own thread.
   struct Job {
     Work work = Work::kFlush;
@@ -159,14 +164,19 @@ class BackupService {
   void install(std::shared_ptr<Replica> replica);
   void retire(Replica& replica);
   void retire_with_file(Replica& replica);
+  /// What batteries have saved of the replica is of no use any more.
+  void leave_saved(Replica& replica);
+  void remove_saved_later();
   template <class Which>
   std::vector<std::uint64_t> logs_of(Which&& which);
   void renew_later(std::uint32_t buffer);
   void add_job(Job job);
   void add_problem(const std::string& problem);
 
-  /// Takes what a battery has saved. Returns false if a later start could take more.
-  bool take_over(std::vector<std::string>& problems);
+  /// Takes what batteries have saved.
+  void take_over_all();
+  /// Returns false if a later start could take it, and this one cannot.
+  bool take_over(const SavedBuffer& saved, std::size_t failure);
   std::vector<std::shared_ptr<Replica>> replicas_of(std::uint64_t log);
   View view(Replica& replica, bool needs_bytes);
   std::shared_ptr<const Frames::Loaded> load(const Name& name, std::uint64_t attempt);
@@ -176,6 +186,7 @@ class BackupService {
   void flush(Replica& replica);
   void renew(std::uint32_t buffer);
   void remove_file(const Name& name);
+  void remove_saved();
 
   Env& env_;
   const Options& options_;
@@ -188,7 +199,8 @@ class BackupService {
   std::map<Name, std::shared_ptr<Replica>> replicas_;
   std::map<Name, std::uint64_t> freed_;  // the attempts up to which they were
   std::set<ServerId> dead_;
-  std::uint64_t unflushed_ = 0;  // buffers with replicas
+  std::uint64_t unflushed_ = 0;       // buffers with replicas
+  std::vector<std::uint64_t> saved_;  // by power failure: replicas that need its files
   std::deque<std::pair<Name, std::shared_ptr<const Frames::Loaded>>> loaded_;
   std::deque<Job> jobs_, failed_;
   std::vector<std::string> problems_;           // that stay

@@ -209,9 +209,9 @@ void keep_saved_memory(Storage& storage) {
 
 namespace {
 
-void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t bytes,
-                       std::vector<SavedBuffer>& saved, std::vector<std::string>& problems,
-                       bool& has_all) {
+SavedMemory find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t bytes,
+                              std::vector<std::string>& problems) {
+  SavedMemory saved;
   std::map<BufferLife, BufferContents> used;
   std::map<BufferLife, std::string> files;
   for (std::size_t number = 0; storage.exists(kept_name(generation, number)); ++number) {
@@ -225,7 +225,7 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
         if (header->bytes == bytes) {
           used.merge(of_table);
         } else if (!of_table.empty()) {
-          has_all = false;
+          saved.has_all = false;
           problems.push_back("file '" + name + "': saved buffers have " +
                              std::to_string(header->bytes) + " B, and are not used; start with " +
                              "segment_bytes=" + std::to_string(header->bytes));
@@ -236,41 +236,36 @@ void find_kept_buffers(Storage& storage, std::size_t generation, std::uint32_t b
       if (label && label->magic == kLabelMagic)
         files.emplace(BufferLife{label->pool, label->serial, label->buffer}, name);
     } catch (const Error& error) {
-      has_all = false;
+      saved.has_all = false;
       problems.push_back("file '" + name + "' of saved memory: " + error.what());
     }
   }
   for (const auto& [life, contents] : used) {
     const auto file = files.find(life);
     if (file != files.end())
-      saved.push_back({contents, file->second});
+      saved.buffers.push_back({contents, file->second});
     else
       problems.push_back("saved memory: the buffer of segment " + std::to_string(contents.segment) +
                          " of log " + std::to_string(contents.log) + " is missing or damaged");
   }
+  return saved;
 }
 
 }  // namespace
 
-std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
-                                            std::vector<std::string>& problems, bool& has_all) {
-  std::vector<SavedBuffer> saved;
-  std::size_t generation = 0;
-  while (storage.exists(kept_name(generation, 0))) ++generation;
-  while (generation-- > 0) find_kept_buffers(storage, generation, bytes, saved, problems, has_all);
+std::vector<SavedMemory> find_saved_buffers(Storage& storage, std::uint32_t bytes,
+                                            std::vector<std::string>& problems) {
+  std::vector<SavedMemory> saved;
+  while (storage.exists(kept_name(saved.size(), 0)))
+    saved.push_back(find_kept_buffers(storage, saved.size(), bytes, problems));
   return saved;
 }
 
-void remove_saved_memory(Storage& storage) {
-  std::size_t generation = 0;
-  while (storage.exists(kept_name(generation, 0))) ++generation;
-  if (generation == 0) return;
+void remove_saved_memory(Storage& storage, std::size_t failure) {
+  std::size_t number = 0;
+  while (storage.exists(kept_name(failure, number))) ++number;
   // The last one first: after a crash amid this the rest is found again.
-  while (generation-- > 0) {
-    std::size_t number = 0;
-    while (storage.exists(kept_name(generation, number))) ++number;
-    while (number-- > 0) storage.remove(kept_name(generation, number));
-  }
+  while (number-- > 0) storage.remove(kept_name(failure, number));
   storage.sync();
 }
 

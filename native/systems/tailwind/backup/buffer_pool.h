@@ -100,14 +100,19 @@ struct SavedBuffer {
 /// Takes the files that a battery has saved out of the way of the next power failure. The first
 /// step of a node: it has no registered memory yet. Returns when that is durable.
 void keep_saved_memory(Storage& storage);
+/// What a battery has saved in one power failure.
+struct SavedMemory {
+  std::vector<SavedBuffer> buffers;
+  bool has_all = true;  // no other start finds more
+};
 /// Finds the buffers of pools with `bytes` B of data each that were in use when the power failed,
-/// those of the latest failure first.
-/// Tables and buffers that are damaged are left out and named in `problems`. So are files that the
-/// disk cannot read now, and pools with buffers of another size; then `has_all` becomes false.
-/// Costs a short read of each saved file.
-std::vector<SavedBuffer> find_saved_buffers(Storage& storage, std::uint32_t bytes,
-                                            std::vector<std::string>& problems, bool& has_all);
-/// Removes all files that keep_saved_memory() has kept. Returns when that is durable.
-void remove_saved_memory(Storage& storage);
+/// those of the first failure first. Tables and buffers that are damaged are left out and named in
+/// `problems`. So are files that the disk cannot read now, and pools with buffers of another size;
+/// `has_all` is false then. Costs a short read of each saved file.
+std::vector<SavedMemory> find_saved_buffers(Storage& storage, std::uint32_t bytes,
+                                            std::vector<std::string>& problems);
+/// Removes the files of one failure, the latest that still has some: find_saved_buffers() stops at
+/// a failure without files. Returns when that is durable.
+void remove_saved_memory(Storage& storage, std::size_t failure);
 
 }  // namespace pyrdma::tailwind

@@ -55,6 +55,9 @@ void BackupService::run(const Job& job) {
     case Work::kRemove:
       what = "removing " + described(job.name.first, job.name.second);
       break;
+    case Work::kRemoveSaved:
+      what = "removing saved memory";
+      break;
   }
   try {
     switch (job.work) {
@@ -66,6 +69,9 @@ void BackupService::run(const Job& job) {
         break;
       case Work::kRemove:
         remove_file(job.name);
+        break;
+      case Work::kRemoveSaved:
+        remove_saved();
         break;
     }
     const std::lock_guard lock(mutex_);
@@ -107,6 +113,7 @@ void BackupService::flush(Replica& replica) {
   const std::lock_guard lock(mutex_);
   ++counters_.flushes;
   counters_.bytes += frame.valid;
+  leave_saved(replica);
   if (replica.is_gone) return;  // its buffer is dealt with, and its file will be
   pool_.clear(*replica.buffer);
   renew_later(*replica.buffer);
@@ -132,6 +139,18 @@ void BackupService::remove_file(const Name& name) {
     }
   }
   frames_.remove(name.first, name.second);
+}
+
+// One failure after the other, from the latest on: see remove_saved_memory().
+void BackupService::remove_saved() {
+  std::unique_lock lock(mutex_);
+  while (!saved_.empty() && saved_.back() == 0) {
+    const std::size_t failure = saved_.size() - 1;
+    lock.unlock();
+    remove_saved_memory(env_.storage(), failure);
+    lock.lock();
+    saved_.pop_back();
+  }
 }
 
 }  // namespace pyrdma::tailwind

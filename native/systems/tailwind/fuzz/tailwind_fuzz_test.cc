@@ -128,7 +128,8 @@ TEST(TailwindFuzz, EveryBugHasATest) {
                                                 "buffer_not_zeroed",
                                                 "buffer_keeps_key",
                                                 "cut_again",
-                                                "contents_unchecked"};
+                                                "contents_unchecked",
+                                                "saved_memory_removed"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))
