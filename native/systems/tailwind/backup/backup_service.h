@@ -171,6 +171,7 @@ class BackupService {
   std::vector<std::uint64_t> logs_of(Which&& which);
   void renew_later(std::uint32_t buffer);
   void add_job(Job job);
+  void count_waiting();
   void add_problem(const std::string& problem);
 
   /// Takes what batteries have saved.
@@ -202,12 +203,12 @@ class BackupService {
   std::uint64_t unflushed_ = 0;       // buffers with replicas
   std::vector<std::uint64_t> saved_;  // by power failure: replicas that need its files
   std::deque<std::pair<Name, std::shared_ptr<const Frames::Loaded>>> loaded_;
-  std::deque<Job> jobs_, failed_;
+  std::deque<Job> renewals_, jobs_, failed_;
   std::vector<std::string> problems_;           // that stay
   std::map<std::string, std::string> failing_;  // of failed jobs
   BackupCounters counters_;
 
-  std::atomic<std::uint32_t> waiting_{0};  // jobs_.size()
+  std::atomic<std::uint32_t> waiting_{0};  // jobs that have not failed
   std::atomic<bool> is_stopping_{false};
   Watch watch_;               // of the two
   Time retry_at_ = kForever;  // of the service's thread

@@ -96,6 +96,39 @@ TEST(TailwindBackup, AnOpenIsRefusedWhenTooMuchWaitsForTheDisk) {
   EXPECT_EQ(world.service->open(kPrimary, request).status, BackupStatus::kOk);
 }
 
+TEST(TailwindBackup, AFreedBufferIsMadeAnewBeforeMoreIsFlushed) {
+  BackupWorld world;
+  for (std::uint64_t number = 1; number <= 4; ++number)
+    world.open({number, number}, segment(kPrimary, number));
+  for (std::uint64_t number = 1; number <= 3; ++number)
+    EXPECT_EQ(world.close({number, number}, segment(kPrimary, number)), BackupStatus::kOk);
+  EXPECT_EQ(world.service->free(kPrimary, {4, 4}), BackupStatus::kOk);
+  while (world.service->counters().zeroed == 0) world.wait(kMicrosecond);
+  EXPECT_LE(world.service->counters().flushes, 1U) << "that was under way";
+  ASSERT_TRUE(world.await(3, 4));
+}
+
+TEST(TailwindBackup, AFailedFlushIsTriedAgainWhileOthersWait) {
+  Options options = backup_options();
+  options.buffers = 8;
+  options.retry_pause = kMicrosecond;
+  BackupWorld world(options);
+  world.disk().set_full_until(to_picos(kSecond));
+  const auto close = [&](std::uint64_t number) {
+    EXPECT_EQ(world.close({number, number}, segment(kPrimary, number)), BackupStatus::kOk);
+  };
+  for (std::uint64_t number = 1; number <= 8; ++number)
+    world.open({number, number}, segment(kPrimary, number));
+  close(1);
+  world.wait(kMillisecond);
+  ASSERT_EQ(world.service->problems().size(), 1U);
+  world.disk().set_full_until(0);
+  for (std::uint64_t number = 2; number <= 8; ++number) close(number);
+  while (!world.service->problems().empty()) world.wait(kMicrosecond);
+  EXPECT_LE(world.service->counters().flushes, 3U);
+  ASSERT_TRUE(world.await(8, 8));
+}
+
 TEST(TailwindBackup, AHigherAttemptTakesTheBufferFromALowerOne) {
   BackupWorld world;
   const Replica replica = segment(kPrimary, 1);

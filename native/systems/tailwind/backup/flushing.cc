@@ -11,23 +11,31 @@
 namespace pyrdma::tailwind {
 
 void BackupService::add_job(Job job) {
-  jobs_.push_back(std::move(job));
-  waiting_.store(static_cast<std::uint32_t>(jobs_.size()), std::memory_order_release);
+  (job.work == Work::kRenew ? renewals_ : jobs_).push_back(std::move(job));
+  count_waiting();
   env_.notify(watch_);
+}
+
+void BackupService::count_waiting() {
+  waiting_.store(static_cast<std::uint32_t>(renewals_.size() + jobs_.size()),
+                 std::memory_order_release);
 }
 
 void BackupService::renew_later(std::uint32_t buffer) {
   add_job({Work::kRenew, nullptr, buffer, {}});
 }
 
+// Opens wait for buffers that are to be made anew, and that takes no time of the disk. What has
+// failed is due after a pause, however much else waits.
 std::optional<BackupService::Job> BackupService::next_job() {
   const Time now = env_.now();
   const std::lock_guard lock(mutex_);
-  std::deque<Job>& from = jobs_.empty() && now >= retry_at_ ? failed_ : jobs_;
+  const bool is_due = !failed_.empty() && now >= retry_at_;
+  std::deque<Job>& from = !renewals_.empty() ? renewals_ : is_due ? failed_ : jobs_;
   if (from.empty()) return std::nullopt;
   Job job = std::move(from.front());
   from.pop_front();
-  waiting_.store(static_cast<std::uint32_t>(jobs_.size()), std::memory_order_release);
+  count_waiting();
   return job;
 }
 
