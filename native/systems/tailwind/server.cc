@@ -15,10 +15,6 @@ constexpr std::uint32_t kReceives = 1024;
 // whose tombstones are gone: an owner begins in an epoch that those before it have not seen.
 constexpr int kVersionBits = 40;
 
-ServerId id_of(const Env& env, std::uint32_t life) {
-  return {env.node(), env.incarnation() * ServerId::kLives + life};
-}
-
 }  // namespace
 
 Bytes key_of(std::uint64_t number, std::uint32_t bytes) {
@@ -33,7 +29,7 @@ Bytes key_of(std::uint64_t number, std::uint32_t bytes) {
 Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
     : env_(env),
       options_((check(options, env.nodes()), keep_saved_memory(env.storage()), options)),
-      id_(id_of(env, life)),
+      id_(ServerId::of_server(env.node(), env.incarnation(), life)),
       coordinator_{options.coordinator, Transport::kNewest},
       bugs_(bugs),
       transport_(env, options_, id_, kReceives),

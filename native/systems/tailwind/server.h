@@ -22,8 +22,8 @@ namespace pyrdma::tailwind {
 
 class Server {
  public:
-  /// `life` counts the servers that this incarnation of the node has had. Takes the memory of log,
-  /// hash table and buffers. Throws Error for bad options.
+  /// `life` counts the servers that this incarnation of the node has had, ServerId::kServers at
+  /// most. Takes the memory of log, hash table and buffers. Throws Error for bad options.
   Server(Env& env, const Options& options, std::uint32_t life = 0, Bugs bugs = {});
   ~Server();
   Server(const Server&) = delete;

@@ -11,8 +11,6 @@ namespace pyrdma::tailwind {
 namespace {
 
 constexpr std::uint32_t kReceives = 256;
-// Lives of clients, beside those of a server of the same node.
-constexpr std::uint32_t kFirstLife = ServerId::kLives / 2;
 
 }  // namespace
 
@@ -21,8 +19,7 @@ Client::Client(Env& env, const Options& options, std::uint32_t number, Time pati
       options_((check(options, env.nodes()), options)),
       coordinator_{options.coordinator, Transport::kNewest},
       patience_(patience),
-      transport_(env, options_,
-                 {env.node(), env.incarnation() * ServerId::kLives + kFirstLife + number},
+      transport_(env, options_, ServerId::of_client(env.node(), env.incarnation(), number),
                  kReceives) {
   locate();
   if (!run_until([&] { return client_ != 0; }, env_.now() + patience_)) {

@@ -32,8 +32,9 @@ class Client {
  public:
   using OnEnd = std::function<void(const Result&)>;
 
-  /// `number` tells the clients of one node apart, from 0 on. Waits for the coordinator. Throws
-  /// Error(kTimeout) after `patience`, which holds for each wait of the client.
+  /// `number` tells the clients of one incarnation of a node apart, from 0 to
+  /// ServerId::kClients - 1. Waits for the coordinator. Throws Error(kTimeout) after `patience`,
+  /// which holds for each wait of the client.
   Client(Env& env, const Options& options, std::uint32_t number, Time patience);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;

@@ -13,7 +13,7 @@ Coordinator::Coordinator(Env& env, const Options& options, Bugs bugs)
       options_((check(options, env.nodes()), options)),
       bugs_(bugs),
       started_(env.now()),
-      transport_(env, options_, {env.node(), env.incarnation() * ServerId::kLives}, kReceives),
+      transport_(env, options_, ServerId::of_server(env.node(), env.incarnation(), 0), kReceives),
       mutex_(env),
       state_(env.storage(), "tailwind-coordinator"),
       rng_(env.rng("tailwind/coordinator")),

@@ -223,7 +223,7 @@ inline std::vector<std::function<void(CoordinatorState&)>> script() {
         state.forget({0, 0});
       },
       [](CoordinatorState& state) {
-        state.enlist({1, 4096});
+        state.enlist({1, ServerId::kLives});
       },
   };
 }

@@ -68,8 +68,10 @@ void Transport::knock(Knock& knock, Time now) {
   ServerId to = knock.to;
   if (to.life == kNewest) {
     std::uint32_t& incarnation = newest_[to.node];
-    while (port_->was_there({to.node, (incarnation + 1) * ServerId::kLives})) ++incarnation;
-    to.life = incarnation * ServerId::kLives;
+    while (incarnation + 1 < ServerId::kIncarnations &&
+           port_->was_there(ServerId::of_server(to.node, incarnation + 1, 0)))
+      ++incarnation;
+    to = ServerId::of_server(to.node, incarnation, 0);
   }
   if (knock.place.handle == nullptr || knock.hello.to != to.number()) {
     const auto found = port_->find(to);

@@ -29,8 +29,8 @@ HelloPort::HelloPort(Env& env, fabric::ProtectionDomain& domain,
   qp_->connect({});
   for (std::uint32_t slot = 0; slot < kReceives; ++slot) receive(slot);
   address_ = qp_->address();
-  for (ServerId earlier = self; earlier.life >= ServerId::kLives;) {
-    earlier.life = earlier.life / ServerId::kLives * ServerId::kLives - ServerId::kLives;
+  for (std::uint32_t incarnation = self.incarnation(); incarnation-- > 0;) {
+    const ServerId earlier = ServerId::of_server(self.node, incarnation, 0);
     if (was_there(earlier)) break;
     device.rendezvous().publish_value(key(earlier), std::uint8_t{0});
   }
