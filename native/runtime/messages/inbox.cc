@@ -153,12 +153,12 @@ void Inbox::accept(const ConnectRequest& request) {
     fabric::QpOptions options =
         connection_options(env_.device().capabilities(), std::min(options_.depth, 64U));
     options.receive_entries = 0;
-    made->qp = env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
-                                               shared_.get());
     try {
+      made->qp = env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
+                                                 shared_.get());
       made->qp->connect(request.connection);
     } catch (const Error&) {
-      return;  // the address of a peer that has ended, or of none
+      return;  // no queue pair is left, or the address is that of a peer that has ended, or of none
     }
     known = made.get();
     by_qp_[made->qp->qp_num()] = next_connection_;

@@ -2,6 +2,7 @@
 #include "runtime/messages/messages.h"
 
 #include "base/error_test.h"
+#include "runtime/messages/parts.h"
 #include "runtime/node_barrier.h"
 #include "runtime/worlds_test.h"
 
@@ -187,6 +188,59 @@ TEST(RuntimeMessagesSim, AnInboxForgetsThePeersOfAnEarlierIncarnation) {
     for (int i = 0; i < 1000; ++i) peer.call("x", env.now() + kSecond, wait);
   });
   EXPECT_EQ(served, 9);
+}
+
+// Datagrams with addresses of a device that their node does not have. Those who ask soundly are
+// served.
+TEST(RuntimeMessagesSim, AnInboxOutlivesAddressesThatCannotBe) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) return serve(env, {4, 64}, 1);
+    fabric::Device& device = env.device();
+    const auto domain = device.create_protection_domain();
+    const auto completions = device.create_completion_queue(64);
+    MemoryPool memory(env, *domain, 64 * kKiB);
+    messages::Datagrams datagrams(env, *domain, *completions, memory);
+    const auto end = device.create_queue_pair(*domain, *completions, *completions);
+    const auto inbox = device.rendezvous().await_value<messages::Address>(
+        messages::address_key("test", 0, 0), env.now() + kSetupTimeout);
+    messages::ConnectRequest request;
+    request.node = 1;
+    request.connection = end->address();
+    request.datagrams = datagrams.address();
+    request.datagrams.lid = 9;
+    datagrams.send(inbox.datagrams, messages::bytes_of(request));
+    request.connection.lid = 9;
+    datagrams.send(inbox.datagrams, messages::bytes_of(request));
+    Peer peer(env, "test", 0, env.now() + kSetupTimeout, wait);
+    EXPECT_EQ(peer.call("12", env.now() + kSetupTimeout, wait), "21");
+    node_barrier(env, "end");
+  });
+}
+
+TEST(RuntimeMessagesSim, AnInboxOutlivesADeviceWithoutRoom) {
+  fabric::sim::SimOptions options = sim_options(2);
+  options.faults = FaultOptions::from_values({{"memory_pressure", 0.5}});
+  options.faults.at_once = false;
+  fabric::sim::SimCluster cluster(options);
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) return serve(env, {4, 64}, 20);
+    env.sleep_until(kMillisecond);  // the inbox is there
+    cluster.begin_faults();
+    for (int call = 0; call < 20;) {
+      try {
+        Peer peer(env, "test", 0, env.now() + kSecond, wait);
+        EXPECT_EQ(peer.call("12", env.now() + kSecond, wait), "21");
+        ++call;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kExhausted) << "of this node";
+      }
+    }
+    cluster.heal();
+    node_barrier(env, "end");
+  });
 }
 
 // All queue pairs of the node fail. The datagrams' is connected anew, so that peers connect again.

@@ -95,7 +95,12 @@ void Datagrams::recover() {
 void Datagrams::send(const fabric::QpAddress& to, std::string_view bytes) {
   const std::uint64_t key = (std::uint64_t{to.node} << 32) | to.qp_num;
   auto& handle = handles_[key];
-  if (!handle) handle = env_.device().create_address_handle(domain_, to);
+  try {
+    if (!handle) handle = env_.device().create_address_handle(domain_, to);
+  } catch (const Error&) {
+    handles_.erase(key);
+    return;  // the address of a peer that has ended, or of none
+  }
   const std::uint64_t slot = next_send_++ % kEntries;
   std::memcpy(sends_.at(slot), bytes.data(), bytes.size());
   const fabric::Sge sge = sends_.sge(slot, static_cast<std::uint32_t>(bytes.size()));

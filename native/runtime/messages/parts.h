@@ -81,7 +81,8 @@ class Datagrams {
   Datagrams(Env& env, fabric::ProtectionDomain& domain, fabric::CompletionQueue& completions,
             MemoryPool& memory);
   fabric::QpAddress address() const { return qp_->address(); }
-  /// Sends plain data; drops it when the queue is full, as a network may.
+  /// Sends plain data; drops it when the queue is full, as a network may, and when the device
+  /// refuses the address.
   void send(const fabric::QpAddress& to, std::string_view bytes);
   /// Returns the bytes that a receive has got; nothing if it failed.
   std::string take(const fabric::Completion& completion);
