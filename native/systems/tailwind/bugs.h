@@ -31,13 +31,14 @@ enum class Bug : std::uint8_t {
   kFlushIgnored,             // completions are taken for durable data
   kFlushedAtOnce,            // a closed replica whose data are not visible yet
   kSavedMemoryRemoved,       // that a battery has saved, while nothing else has it
+  kFailedKnockEndsNode,      // one whose address the device refuses
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 22> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 23> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -58,7 +59,8 @@ inline constexpr std::array<std::string_view, 22> kBugNames{"closed_before_next_
                                                             "dead_logs_freed",
                                                             "flush_ignored",
                                                             "flushed_at_once",
-                                                            "saved_memory_removed"};
+                                                            "saved_memory_removed",
+                                                            "failed_knock_ends_node"};
 
 class Bugs {
  public:
@@ -91,6 +93,10 @@ class Bugs {
   bool keeps_results() const { return !is(Bug::kResultNotKept); }
   bool keeps_tombstones() const { return !is(Bug::kTombstoneCleanedEarly); }
   bool checks_lease() const { return !is(Bug::kLeaseIgnored); }
+
+  // Connections.
+
+  bool survives_knocks() const { return !is(Bug::kFailedKnockEndsNode); }
 
   // Backups and recovery.
 

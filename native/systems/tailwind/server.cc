@@ -32,7 +32,7 @@ Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
       id_(ServerId::of_server(env.node(), env.incarnation(), life)),
       coordinator_{options.coordinator, Transport::kNewest},
       bugs_(bugs),
-      transport_(env, options_, id_, kReceives),
+      transport_(env, options_, id_, kReceives, bugs),
       backup_(env, transport_.domain(), options_, bugs),
       log_(transport_, options_, bugs),
       objects_(env, log_, options_.keys, bugs),

@@ -129,7 +129,8 @@ TEST(TailwindFuzz, EveryBugHasATest) {
                                                 "buffer_keeps_key",
                                                 "cut_again",
                                                 "contents_unchecked",
-                                                "saved_memory_removed"};
+                                                "saved_memory_removed",
+                                                "failed_knock_ends_node"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))

@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "base/error.h"
 #include "systems/tailwind/replication/primary_log.h"
 #include "systems/tailwind/replication/requests.h"
 #include "systems/tailwind/scopes.h"
@@ -157,8 +158,12 @@ void PrimaryLog::connect(Link& link) {
   link.is_ready = false;
   link.in_flight.clear();
   link.entries = 0;
-  link.qp =
-      env_.device().create_queue_pair(transport_.domain(), *completions_, *completions_, options);
+  try {
+    link.qp =
+        env_.device().create_queue_pair(transport_.domain(), *completions_, *completions_, options);
+  } catch (const Error&) {
+    return break_link(link);  // the device has none left
+  }
   const std::uint64_t number = link.number;
   const ServerId backup = link.backup;
   transport_.connect_log(backup, link.qp->address(), deadline(),
@@ -168,7 +173,11 @@ void PrimaryLog::connect(Link& link) {
                            if (at == links_.end() || at->second.number != number || is_deposed())
                              return;
                            if (!peer) return break_link(at->second);
-                           at->second.qp->connect(*peer);
+                           try {
+                             at->second.qp->connect(*peer);
+                           } catch (const Error&) {  // over verbs: no way to the host
+                             return break_link(at->second);
+                           }
                            at->second.is_ready = true;
                            pump_all(backup);
                          });

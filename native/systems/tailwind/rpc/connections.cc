@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "systems/tailwind/rpc/transport.h"
 
 namespace pyrdma::tailwind {
@@ -26,16 +27,30 @@ std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(bool is_log) {
                                          is_log ? nullptr : receives_.get());
 }
 
-Transport::Session& Transport::session_to(ServerId to, Time deadline) {
+// The end for a knock.
+std::unique_ptr<fabric::QueuePair> Transport::connected(const Hello& knock) {
+  std::unique_ptr<fabric::QueuePair> made = make_queue_pair(knock.is_log != 0);
+  made->connect(knock.address);
+  return made;
+}
+
+Transport::Session* Transport::session_to(ServerId to, Time deadline) {
   if (const auto known = outgoing_.find(to); known != outgoing_.end())
-    return sessions_.at(known->second);
+    return &sessions_.at(known->second);
+  std::unique_ptr<fabric::QueuePair> end;
+  try {
+    end = make_queue_pair(false);
+  } catch (const Error&) {
+    env_.reached("tailwind/no_queue_pair");
+    return nullptr;
+  }
   const std::uint64_t number = next_session_++;
   Session& session = sessions_[number];
   session.number = number;
   session.peer = to;
   session.is_outgoing = true;
   session.nonce = ++next_nonce_;
-  session.qp = make_queue_pair(false);
+  session.qp = std::move(end);
   by_qp_[session.qp->qp_num()] = number;
   outgoing_[to] = number;
   Knock made;
@@ -46,7 +61,7 @@ Transport::Session& Transport::session_to(ServerId to, Time deadline) {
   made.hello.address = session.qp->address();
   knock(made, env_.now());
   knocks_.push_back(std::move(made));
-  return session;
+  return &session;
 }
 
 void Transport::connect_log(ServerId to, const fabric::QpAddress& own, Time deadline,
@@ -95,7 +110,22 @@ void Transport::take_hello(const Hello& hello) {
     take_accept(hello, hello.kind == Hello::Kind::kAccept);
 }
 
+// Anybody may knock. Where the device refuses the address, or has no queue pair left, this knock
+// has no answer, and whoever sent it may knock again.
 void Transport::take_knock(const Hello& hello) {
+  try {
+    answer_knock(hello);
+  } catch (const Error&) {
+    if (bugs_.survives_knocks()) {
+      env_.reached("tailwind/knock_failed");
+      ++counters_.malformed;
+      return;
+    }
+    throw;
+  }
+}
+
+void Transport::answer_knock(const Hello& hello) {
   const ServerId from = ServerId::of(hello.from);
   Hello answer;
   answer.kind = Hello::Kind::kRefuse;
@@ -103,11 +133,12 @@ void Transport::take_knock(const Hello& hello) {
   answer.from = self_.number();
   answer.to = hello.from;
   answer.is_log = hello.is_log;
+  const Doorbell place = port_->doorbell(hello.port);
   if (const fabric::QueuePair* own = closed_.contains(from) ? nullptr : end_for(hello)) {
     answer.kind = Hello::Kind::kAccept;
     answer.address = own->address();
   }
-  port_->send(port_->doorbell(hello.port), answer);
+  port_->send(place, answer);
 }
 
 // A peer counts its knocks. A new one replaces the connection of the last one; one from before the
@@ -115,13 +146,11 @@ void Transport::take_knock(const Hello& hello) {
 const fabric::QueuePair* Transport::end_for(const Hello& hello) {
   const ServerId from = ServerId::of(hello.from);
   if (hello.is_log != 0) {
-    LogEnd& end = log_ends_[from];
-    if (end.qp != nullptr && end.nonce >= hello.nonce)
-      return end.nonce == hello.nonce ? end.qp.get() : nullptr;
-    end.qp = make_queue_pair(true);
-    end.nonce = hello.nonce;
-    end.qp->connect(hello.address);
-    return end.qp.get();
+    const auto known = log_ends_.find(from);
+    if (known != log_ends_.end() && known->second.nonce >= hello.nonce)
+      return known->second.nonce == hello.nonce ? known->second.qp.get() : nullptr;
+    LogEnd made{hello.nonce, connected(hello)};
+    return (log_ends_[from] = std::move(made)).qp.get();
   }
   if (const auto known = incoming_.find(from); known != incoming_.end()) {
     const Session& session = sessions_.at(known->second);
@@ -129,14 +158,14 @@ const fabric::QueuePair* Transport::end_for(const Hello& hello) {
       return session.nonce == hello.nonce ? session.qp.get() : nullptr;
     end_session(session.number);
   }
+  std::unique_ptr<fabric::QueuePair> made = connected(hello);
   const std::uint64_t number = next_session_++;
   Session& session = sessions_[number];
   session.number = number;
   session.peer = from;
   session.nonce = hello.nonce;
   session.is_ready = true;
-  session.qp = make_queue_pair(false);
-  session.qp->connect(hello.address);
+  session.qp = std::move(made);
   by_qp_[session.qp->qp_num()] = number;
   incoming_[from] = number;
   return session.qp.get();
@@ -158,7 +187,11 @@ void Transport::take_accept(const Hello& hello, bool is_accepted) {
   const auto found = sessions_.find(knock.session);
   if (found == sessions_.end()) return;
   if (!is_accepted) return end_session(knock.session, CallEnd::kRefused);
-  found->second.qp->connect(hello.address);
+  try {
+    found->second.qp->connect(hello.address);
+  } catch (const Error&) {
+    return end_session(knock.session);
+  }
   found->second.is_ready = true;
   flush(found->second);
 }

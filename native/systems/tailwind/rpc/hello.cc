@@ -4,16 +4,17 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/error.h"
 
 namespace pyrdma::tailwind {
-
-namespace {
 
 std::uint64_t sum_of(const Hello& hello) {
   return checksum(std::as_bytes(std::span(&hello, 1)).first(offsetof(Hello, sum)));
 }
 
-}  // namespace
+std::string place_of(const std::string& name, ServerId server) {
+  return name + "/at/" + std::to_string(server.node) + "/" + std::to_string(server.life);
+}
 
 HelloPort::HelloPort(Env& env, fabric::ProtectionDomain& domain,
                      fabric::CompletionQueue& completions, const std::string& name, ServerId self)
@@ -32,17 +33,13 @@ HelloPort::HelloPort(Env& env, fabric::ProtectionDomain& domain,
   for (std::uint32_t incarnation = self.incarnation(); incarnation-- > 0;) {
     const ServerId earlier = ServerId::of_server(self.node, incarnation, 0);
     if (was_there(earlier)) break;
-    device.rendezvous().publish_value(key(earlier), std::uint8_t{0});
+    device.rendezvous().publish_value(place_of(name_, earlier), std::uint8_t{0});
   }
-  device.rendezvous().publish_value(key(self), address_);
-}
-
-std::string HelloPort::key(ServerId server) const {
-  return name_ + "/at/" + std::to_string(server.node) + "/" + std::to_string(server.life);
+  device.rendezvous().publish_value(place_of(name, self), address_);
 }
 
 bool HelloPort::was_there(ServerId server) const {
-  return env_.device().rendezvous().find(key(server)).has_value();
+  return env_.device().rendezvous().find(place_of(name_, server)).has_value();
 }
 
 Doorbell HelloPort::doorbell(const fabric::QpAddress& address) {
@@ -50,19 +47,24 @@ Doorbell HelloPort::doorbell(const fabric::QpAddress& address) {
 }
 
 std::optional<Doorbell> HelloPort::find(ServerId server) {
-  const auto bytes = env_.device().rendezvous().find(key(server));
+  const auto bytes = env_.device().rendezvous().find(place_of(name_, server));
   fabric::QpAddress address;
   if (!bytes || bytes->size() != sizeof address) return std::nullopt;
   std::memcpy(&address, bytes->data(), sizeof address);
-  return doorbell(address);
+  try {
+    return doorbell(address);
+  } catch (const Error&) {
+    return std::nullopt;  // the host may come back
+  }
 }
 
-// The queue pair stays in service whatever happens to a datagram. A full queue drops it, as the
-// network may.
+// The queue pair stays in service whatever happens to a datagram. Sends end in their order, so the
+// request that had the slot last has ended when not all slots are in use.
 void HelloPort::send(const Doorbell& to, Hello hello) {
+  if (sending_ == kSends) return;
   hello.port = address_;
   hello.sum = sum_of(hello);
-  const std::uint32_t slot = kReceives + next_send_++ % kSends;
+  const std::uint32_t slot = kReceives + next_send_ % kSends;
   std::memcpy(memory_->data() + std::size_t{slot} * kSlot, &hello, sizeof hello);
   const fabric::Sge sge = memory_->sge(std::size_t{slot} * kSlot, sizeof hello);
   handles_[slot - kReceives] = to.handle;
@@ -74,7 +76,9 @@ void HelloPort::send(const Doorbell& to, Hello hello) {
   request.address_handle = to.handle.get();
   request.remote_qpn = to.address.qp_num;
   request.remote_qkey = to.address.qkey;
-  qp_->post({&request, 1});
+  if (qp_->post({&request, 1}).accepted != 1) return;
+  ++next_send_;
+  ++sending_;
 }
 
 void HelloPort::receive(std::uint64_t slot) {
@@ -86,11 +90,14 @@ void HelloPort::receive(std::uint64_t slot) {
 std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
   const std::uint64_t slot = completion.wr_id - kFirstId;
   if (qp_->state() == fabric::QpState::kSendQueueError) qp_->modify(fabric::QpState::kError);
-  if (slot >= kReceives) return std::nullopt;  // a send
+  if (slot >= kReceives) {
+    if (sending_ != 0) --sending_;
+    return std::nullopt;
+  }
   if (completion.status == fabric::Status::kFlushed) {
     if (++ended_receives_ < kReceives) return std::nullopt;
     env_.reached("tailwind/port_anew");
-    ended_receives_ = 0;
+    ended_receives_ = sending_ = 0;
     qp_->modify(fabric::QpState::kReset);
     qp_->connect({});
     for (std::uint32_t each = 0; each < kReceives; ++each) receive(each);

@@ -28,6 +28,12 @@ struct Hello {
   std::uint64_t sum = 0;           // of all before
 };
 
+/// What Hello::sum must be.
+std::uint64_t sum_of(const Hello& hello);
+
+/// The name in the rendezvous of the place where a server of the run `name` takes datagrams.
+std::string place_of(const std::string& name, ServerId server);
+
 /// Where a node takes datagrams.
 struct Doorbell {
   fabric::QpAddress address;
@@ -46,12 +52,16 @@ class HelloPort {
             const std::string& name, ServerId self);
 
   const fabric::QpAddress& address() const { return address_; }
+  /// Throws Error for an address that cannot be, and when the device has no memory for a handle;
+  /// over verbs also when it finds no way to the host.
   Doorbell doorbell(const fabric::QpAddress& address);
-  /// Returns where a server takes datagrams, if it has published that. Cost: Rendezvous::find.
+  /// Returns where a server takes datagrams, if it has published that and is within reach. Cost:
+  /// Rendezvous::find.
   std::optional<Doorbell> find(ServerId server);
   /// The server has published something, and so have all earlier incarnations of its node. Cost:
   /// Rendezvous::find.
   bool was_there(ServerId server) const;
+  /// Drops it while as many as fit are under way, as the network may.
   void send(const Doorbell& to, Hello hello);
   /// Takes a completion whose wr_id is the port's. Returns nothing for one that is no datagram, or
   /// a damaged one.
@@ -61,7 +71,6 @@ class HelloPort {
   static constexpr std::uint32_t kSlot = 256;  // bytes
   static constexpr std::uint32_t kSends = 64;  // datagrams under way, and places for them
   static_assert(sizeof(Hello) + fabric::kGrhBytes <= kSlot);
-  std::string key(ServerId server) const;
   void receive(std::uint64_t slot);
 
   Env& env_;
@@ -70,7 +79,7 @@ class HelloPort {
   std::unique_ptr<fabric::MemoryRegion> memory_;  // receives, then one slot to send from
   std::unique_ptr<fabric::QueuePair> qp_;
   fabric::QpAddress address_;
-  std::uint32_t next_send_ = 0;
+  std::uint32_t next_send_ = 0, sending_ = 0;
   std::uint32_t ended_receives_ = 0;  // of a queue pair that has failed
   // Of the last datagrams: an address handle outlives the requests that name it.
   std::array<std::shared_ptr<fabric::AddressHandle>, kSends> handles_;

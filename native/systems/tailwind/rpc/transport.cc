@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
@@ -23,10 +24,12 @@ constexpr std::uint32_t kFramesOfRegion = 256;
 
 }  // namespace
 
-Transport::Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives)
+Transport::Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives,
+                     Bugs bugs)
     : env_(env),
       options_(options),
       self_(self),
+      bugs_(bugs),
       tick_(std::min<Time>(options.retry_pause, kMillisecond)),
       mutex_(env),
       next_nonce_(env.rng("tailwind/nonce/" + std::to_string(self.life))()),
@@ -69,17 +72,18 @@ void Transport::call(ServerId to, Opcode opcode, ByteView payload, Time deadline
   work_for(1);
   const std::lock_guard<Mutex> lock(mutex_);
   const std::uint64_t number = next_call_++;
-  if (closed_.contains(to)) {
+  const auto end_at_once = [&] {
     ended_.push_back({std::move(on_end), CallEnd::kUnreachable, {}, {}, -1});
     env_.notify(watch());
-    return;
-  }
-  Session& session = session_to(to, deadline);
-  calls_.emplace(number, Call{session.number, deadline, std::move(on_end)});
+  };
+  if (closed_.contains(to)) return end_at_once();
+  Session* session = session_to(to, deadline);
+  if (session == nullptr) return end_at_once();
+  calls_.emplace(number, Call{session->number, deadline, std::move(on_end)});
   FrameHeader header;
   header.call = number;
   header.opcode = static_cast<std::uint8_t>(opcode);
-  send(session, header, payload);
+  send(*session, header, payload);
 }
 
 void Transport::answer(std::unique_ptr<Incoming> request, ByteView answer) {
@@ -114,11 +118,15 @@ void Transport::send(Session& session, FrameHeader header, ByteView payload) {
   }
 }
 
-std::uint32_t Transport::take_frame() {
+std::optional<std::uint32_t> Transport::take_frame() {
   if (free_frames_.empty()) {
     const auto first = static_cast<std::uint32_t>(frame_memory_.size()) * kFramesOfRegion;
-    frame_memory_.push_back(
-        env_.device().allocate(*domain_, std::size_t{kFramesOfRegion} * kFrameBytes));
+    try {
+      frame_memory_.push_back(
+          env_.device().allocate(*domain_, std::size_t{kFramesOfRegion} * kFrameBytes));
+    } catch (const Error&) {
+      return std::nullopt;
+    }
     for (std::uint32_t i = 0; i < kFramesOfRegion; ++i) free_frames_.push_back(first + i);
   }
   const std::uint32_t frame = free_frames_.back();
@@ -126,7 +134,8 @@ std::uint32_t Transport::take_frame() {
   return frame;
 }
 
-// Returns false when the queue is full, or when the session has broken and is gone.
+// Returns false when the queue is full or no frame is free, or when the session has broken and is
+// gone.
 bool Transport::post(Session& session, ByteView frame) {
   if (session.posted - session.completed >= kSendEntries) return false;
   fabric::WorkRequest request;
@@ -138,6 +147,7 @@ bool Transport::post(Session& session, ByteView frame) {
     request.flags = fabric::kInline;
   } else {
     used = take_frame();
+    if (!used) return false;
     fabric::MemoryRegion& region = *frame_memory_[*used / kFramesOfRegion];
     const std::size_t at = std::size_t{*used % kFramesOfRegion} * kFrameBytes;
     std::memcpy(region.data() + at, frame.data(), frame.size());

@@ -25,6 +25,7 @@
 #include "base/bytes.h"
 #include "env/sync.h"
 #include "fabric/fabric.h"
+#include "systems/tailwind/bugs.h"
 #include "systems/tailwind/options.h"
 #include "systems/tailwind/rpc/hello.h"
 #include "systems/tailwind/rpc/opcode.h"
@@ -58,7 +59,7 @@ class Incoming {
 struct TransportCounters {
   std::uint64_t sent = 0, received = 0;  // messages
   std::uint64_t broken = 0;              // connections
-  std::uint64_t malformed = 0;           // frames and datagrams that were refused
+  std::uint64_t malformed = 0;           // frames and datagrams that were refused or failed
 };
 
 class Transport {
@@ -75,7 +76,8 @@ class Transport {
 
   /// `receives`: frames that may wait here. Blocks for the NIC's time. Throws Error when the device
   /// lacks something.
-  Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives);
+  Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives,
+            Bugs bugs = {});
   ~Transport();
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
@@ -92,7 +94,8 @@ class Transport {
   // ---- any thread ----
 
   /// Sends a request; `on_end` is called once, by the polling thread, later. A connection that must
-  /// be made first costs the NIC's time.
+  /// be made first costs the NIC's time; without a queue pair for it the request ends as
+  /// kUnreachable.
   void call(ServerId to, Opcode opcode, ByteView payload, Time deadline, OnEnd on_end);
   /// Calls `act` on the polling thread at `at` or up to a tick later.
   void defer(Time at, std::function<void()> act);
@@ -179,13 +182,16 @@ class Transport {
   };
 
   std::unique_ptr<fabric::QueuePair> make_queue_pair(bool is_log);
-  Session& session_to(ServerId to, Time deadline);
+  std::unique_ptr<fabric::QueuePair> connected(const Hello& knock);
+  /// Null when the device has no queue pair left.
+  Session* session_to(ServerId to, Time deadline);
   void knock(Knock& knock, Time now);
   void send(Session& session, FrameHeader header, ByteView payload);
   bool post(Session& session, ByteView frame);
   void flush(Session& session);
   void flush_all();
-  std::uint32_t take_frame();
+  /// Nothing when the device has no memory for more.
+  std::optional<std::uint32_t> take_frame();
   void end_session(std::uint64_t number, CallEnd end = CallEnd::kUnreachable);
   void end_call(std::uint64_t call, CallEnd end);
   void take(const fabric::Completion& completion, Time now,
@@ -194,6 +200,7 @@ class Transport {
                      std::vector<std::unique_ptr<Incoming>>& requests);
   void take_hello(const Hello& hello);
   void take_knock(const Hello& hello);
+  void answer_knock(const Hello& hello);
   const fabric::QueuePair* end_for(const Hello& hello);
   void take_accept(const Hello& hello, bool is_accepted);
   void post_receive(std::int32_t slot);
@@ -206,6 +213,7 @@ class Transport {
   Env& env_;
   const Options& options_;
   const ServerId self_;
+  const Bugs bugs_;
   const Time tick_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;

@@ -1,0 +1,145 @@
+// How connections begin and end: knocks of strangers, a device without room, and peers that have
+// gone.
+#include <atomic>
+
+#include "systems/tailwind/cluster_test.h"
+#include "systems/tailwind/fuzz/stranger.h"
+
+namespace pyrdma::tailwind {
+namespace {
+
+using scenario::Stranger;
+
+/// Takes what comes until `is_over`, and answers each request with its opcode.
+void answer_until(Env& env, Transport& transport, const bool& is_over) {
+  std::vector<std::unique_ptr<Incoming>> requests;
+  while (!is_over) {
+    transport.keep_time();
+    env.poll_until([&] { return transport.poll(requests); }, env.now() + 10 * kMicrosecond);
+    for (auto& request : requests) {
+      const auto opcode = request->opcode;
+      transport.answer(std::move(request), std::as_bytes(std::span(&opcode, 1)));
+    }
+    requests.clear();
+  }
+}
+/// How a request to node 0 ends.
+CallEnd call(Env& env, Transport& transport, Time patience = 10 * kMillisecond) {
+  std::optional<CallEnd> end;
+  transport.call({0, 0}, Opcode::kRead, {}, env.now() + patience,
+                 [&](CallEnd how, ByteView) { end = how; });
+  std::vector<std::unique_ptr<Incoming>> requests;
+  while (!end) {
+    transport.keep_time();
+    env.poll_until([&] { return transport.poll(requests); }, env.now() + 10 * kMicrosecond);
+  }
+  return *end;
+}
+
+/// Node 0 takes requests. `with` runs on the other nodes, with what node 0 has.
+void beside_a_transport(const fabric::sim::SimOptions& simulation, const Options& options,
+                        Bugs bugs, const std::function<void(Env&, Transport&)>& with) {
+  fabric::sim::SimCluster cluster(simulation);
+  Transport* taking = nullptr;
+  std::uint32_t ended = 0;
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() == 0) {
+      Transport transport(env, options, {0, 0}, 64, bugs);
+      taking = &transport;
+      return answer_until(env, transport, is_over);
+    }
+    while (taking == nullptr) env.sleep_until(env.now() + kMicrosecond);
+    with(env, *taking);
+    is_over = ++ended == env.nodes() - 1;
+    while (!is_over) env.sleep_until(env.now() + kMicrosecond);
+  });
+}
+
+Options quick() { return small_options("sim", Replication::kTailwind); }
+
+// The addresses of the datagrams name a device that the node does not have.
+TEST(TailwindConnectionsSim, AKnockThatTheDeviceRefusesHasNoAnswer) {
+  const Options options = quick();
+  const auto knock = [&](Bugs bugs) {
+    beside_a_transport(runtime::sim_options(2), options, bugs, [&](Env& env, Transport& taking) {
+      Stranger stranger(env, options.name);
+      const ServerId self{1, 0};
+      Hello hello = stranger.knock(self, {0, 0});
+      hello.address.lid = 9;
+      stranger.send({0, 0}, hello);
+      hello = stranger.knock(self, {0, 0});
+      hello.port.lid = 9;
+      stranger.send({0, 0}, hello);
+      hello.is_log = 1;
+      stranger.send({0, 0}, hello);
+      env.sleep_until(env.now() + kMillisecond);
+      EXPECT_EQ(taking.connections(), 0U);
+      EXPECT_EQ(taking.counters().malformed, 3U);
+      Transport transport(env, options, self, 64);
+      EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+    });
+  };
+  knock({});
+  EXPECT_THROW(knock(Bug::kFailedKnockEndsNode), Error) << "the bug is not found";
+}
+
+TEST(TailwindConnectionsSim, ADeviceWithoutRoomDelaysConnections) {
+  fabric::sim::SimOptions simulation = runtime::sim_options(2);
+  simulation.faults = FaultOptions::from_values({{"memory_pressure", 0.5}});
+  simulation.faults.at_once = false;
+  const Options options = quick();
+  fabric::sim::SimCluster cluster(simulation);
+  bool is_over = false;
+  int refused_here = 0;
+  cluster.run([&](Env& env) {
+    if (env.node() == 0) {
+      Transport transport(env, options, {0, 0}, 64);
+      return answer_until(env, transport, is_over);
+    }
+    std::vector<std::unique_ptr<Transport>> peers;
+    for (std::uint32_t number = 0; number < 40; ++number)
+      peers.push_back(
+          std::make_unique<Transport>(env, options, ServerId::of_client(1, 0, number), 64));
+    cluster.begin_faults();
+    for (const auto& peer : peers) {
+      for (int tries = 0; call(env, *peer) != CallEnd::kAnswered; ++tries) {
+        ++refused_here;
+        ASSERT_LT(tries, 100);
+      }
+    }
+    is_over = true;
+  });
+  EXPECT_GT(refused_here, 0);
+  EXPECT_GT(cluster.branches().at("tailwind/knock_failed"), 0U);
+}
+
+// Connections break, and most attempts to make one fail at first.
+TEST(TailwindConnectionsSim, AStoreServesWhileItsDevicesLackRoom) {
+  for (const Replication replication : {Replication::kRamcloud, Replication::kTailwind}) {
+    Options options = small_options("sim", replication);
+    options.segment_bytes = 64U << 10;
+    options.pings = 1000;  // nobody is taken for dead
+    options.lease = 50 * kMillisecond;
+    fabric::sim::SimOptions simulation = runtime::sim_options(options.servers + 2);
+    simulation.faults = FaultOptions::from_values({{"memory_pressure", 0.6}, {"qp_error", 0.003}});
+    simulation.faults.at_once = false;
+    fabric::sim::SimCluster cluster(simulation);
+    run_store(cluster, options, kSecond, [&](Client& client) {
+      const std::uint64_t table = client.create_table("first");
+      cluster.begin_faults();
+      const std::string value(5000, 'v');
+      for (std::uint64_t number = 0; number < 300; ++number) {
+        const Bytes key = key_of(number % 50, 30);
+        EXPECT_EQ(client.write(table, key, bytes_of(value)).status, StoreStatus::kOk);
+        EXPECT_EQ(text_of(client.read(table, key).value), value);
+      }
+      cluster.heal();
+    });
+    EXPECT_GT(cluster.branches().at("tailwind/no_queue_pair"), 0U);
+    EXPECT_GT(cluster.branches().at("tailwind/knock_failed"), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace pyrdma::tailwind
