@@ -32,13 +32,15 @@ enum class Bug : std::uint8_t {
   kFlushedAtOnce,            // a closed replica whose data are not visible yet
   kSavedMemoryRemoved,       // that a battery has saved, while nothing else has it
   kFailedKnockEndsNode,      // one whose address the device refuses
+  kSendersUnchecked,         // so anybody may speak in another node's name
+  kKnocksOrderedByNonce,     // that their senders choose
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 23> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 25> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -60,7 +62,9 @@ inline constexpr std::array<std::string_view, 23> kBugNames{"closed_before_next_
                                                             "flush_ignored",
                                                             "flushed_at_once",
                                                             "saved_memory_removed",
-                                                            "failed_knock_ends_node"};
+                                                            "failed_knock_ends_node",
+                                                            "senders_unchecked",
+                                                            "knocks_ordered_by_nonce"};
 
 class Bugs {
  public:
@@ -97,6 +101,8 @@ class Bugs {
   // Connections.
 
   bool survives_knocks() const { return !is(Bug::kFailedKnockEndsNode); }
+  bool checks_senders() const { return !is(Bug::kSendersUnchecked); }
+  bool orders_by_connection() const { return !is(Bug::kKnocksOrderedByNonce); }
 
   // Backups and recovery.
 

@@ -130,7 +130,9 @@ TEST(TailwindFuzz, EveryBugHasATest) {
                                                 "cut_again",
                                                 "contents_unchecked",
                                                 "saved_memory_removed",
-                                                "failed_knock_ends_node"};
+                                                "failed_knock_ends_node",
+                                                "senders_unchecked",
+                                                "knocks_ordered_by_nonce"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))

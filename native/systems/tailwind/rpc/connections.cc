@@ -99,15 +99,26 @@ void Transport::knock(Knock& knock, Time now) {
   if (knock.place.handle != nullptr) port_->send(knock.place, knock.hello);
 }
 
-void Transport::take_hello(const Hello& hello) {
-  if (hello.to != self_.number()) {
+// A node speaks for itself alone. Its NIC names the queue pair that has sent the datagram and,
+// where the fabric knows it, the node; over verbs the node is the one that the sender names.
+bool Transport::is_from_its_sender(const Hello& hello, const fabric::Completion& completion) const {
+  if (!bugs_.checks_senders()) return true;
+  const NodeId node = ServerId::of(hello.from).node;
+  const bool has_address = hello.kind == Hello::Kind::kKnock || hello.kind == Hello::Kind::kAccept;
+  return completion.source_qpn == hello.port.qp_num && hello.port.node == node &&
+         (completion.source_node == fabric::kNoNode || completion.source_node == node) &&
+         (!has_address || hello.address.node == node);
+}
+
+void Transport::take_hello(const Hello& hello, const fabric::Completion& completion) {
+  if (hello.to != self_.number() || !is_from_its_sender(hello, completion)) {
     ++counters_.malformed;
     return;
   }
   if (hello.kind == Hello::Kind::kKnock)
     take_knock(hello);
   else
-    take_accept(hello, hello.kind == Hello::Kind::kAccept);
+    take_answer(hello);
 }
 
 // Anybody may knock. Where the device refuses the address, or has no queue pair left, this knock
@@ -134,49 +145,75 @@ void Transport::answer_knock(const Hello& hello) {
   answer.to = hello.from;
   answer.is_log = hello.is_log;
   const Doorbell place = port_->doorbell(hello.port);
-  if (const fabric::QueuePair* own = closed_.contains(from) ? nullptr : end_for(hello)) {
-    answer.kind = Hello::Kind::kAccept;
-    answer.address = own->address();
+  if (!closed_.contains(from)) {
+    const End end = hello.is_log != 0 ? log_end_for(hello) : session_for(hello);
+    answer.kind = end.qp != nullptr ? Hello::Kind::kAccept : Hello::Kind::kTaken;
+    answer.connection = end.number;
+    if (end.qp != nullptr) answer.address = end.qp->address();
   }
   port_->send(place, answer);
 }
 
-// A peer counts its knocks. A new one replaces the connection of the last one; one from before the
-// last gets no answer that it waits for.
-const fabric::QueuePair* Transport::end_for(const Hello& hello) {
-  const ServerId from = ServerId::of(hello.from);
-  if (hello.is_log != 0) {
-    const auto known = log_ends_.find(from);
-    if (known != log_ends_.end() && known->second.nonce >= hello.nonce)
-      return known->second.nonce == hello.nonce ? known->second.qp.get() : nullptr;
-    LogEnd made{hello.nonce, connected(hello)};
-    return (log_ends_[from] = std::move(made)).qp.get();
+// Whether the knock takes the place of a connection that its sender has here. Its own connection
+// has the same nonce, and the same answer again.
+bool Transport::replaces(const Hello& knock, std::uint64_t connection, std::uint64_t nonce) const {
+  return bugs_.orders_by_connection() ? knock.connection == connection : knock.nonce > nonce;
+}
+
+Transport::End Transport::log_end_for(const Hello& knock) {
+  const ServerId from = ServerId::of(knock.from);
+  if (const auto known = log_ends_.find(from); known != log_ends_.end()) {
+    const LogEnd& end = known->second;
+    if (end.nonce == knock.nonce) return {end.number, end.qp.get()};
+    if (!replaces(knock, end.number, end.nonce)) return {end.number, nullptr};
+    end_log(from);
   }
+  LogEnd made{next_session_++, knock.nonce, connected(knock)};
+  const LogEnd& end = log_ends_[from] = std::move(made);
+  return {end.number, end.qp.get()};
+}
+
+Transport::End Transport::session_for(const Hello& knock) {
+  const ServerId from = ServerId::of(knock.from);
   if (const auto known = incoming_.find(from); known != incoming_.end()) {
     const Session& session = sessions_.at(known->second);
-    if (session.nonce >= hello.nonce)
-      return session.nonce == hello.nonce ? session.qp.get() : nullptr;
+    if (session.nonce == knock.nonce) return {session.number, session.qp.get()};
+    if (!replaces(knock, session.number, session.nonce)) return {session.number, nullptr};
     end_session(session.number);
   }
-  std::unique_ptr<fabric::QueuePair> made = connected(hello);
+  std::unique_ptr<fabric::QueuePair> made = connected(knock);
   const std::uint64_t number = next_session_++;
   Session& session = sessions_[number];
   session.number = number;
   session.peer = from;
-  session.nonce = hello.nonce;
+  session.nonce = knock.nonce;
   session.is_ready = true;
   session.qp = std::move(made);
   by_qp_[session.qp->qp_num()] = number;
   incoming_[from] = number;
-  return session.qp.get();
+  return {number, session.qp.get()};
 }
 
-void Transport::take_accept(const Hello& hello, bool is_accepted) {
+// Only whom the knock went to answers it.
+void Transport::take_answer(const Hello& hello) {
   const auto at = std::ranges::find_if(
       knocks_, [&](const Knock& knock) { return knock.hello.nonce == hello.nonce; });
   if (at == knocks_.end() || at->hello.to != hello.from) return;
+  if (const fabric::QpAddress& place = at->place.address;
+      bugs_.checks_senders() &&
+      (place.node != hello.port.node || place.qp_num != hello.port.qp_num)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (hello.kind == Hello::Kind::kTaken) {
+    env_.reached("tailwind/connection_replaced");
+    at->hello.connection = hello.connection;
+    at->interval = 0;
+    return this->knock(*at, env_.now());
+  }
   Knock knock = std::move(*at);
   knocks_.erase(at);
+  const bool is_accepted = hello.kind == Hello::Kind::kAccept;
   if (knock.on_connected) {
     timers_.push_back(
         {0, [act = std::move(knock.on_connected), is_accepted, address = hello.address] {
@@ -221,6 +258,15 @@ void Transport::end_session(std::uint64_t number, CallEnd end) {
   for (const auto& [position, frame] : session.in_flight) free_frames_.push_back(frame);
 }
 
+// A write that the peer's CPU carries out may be under way.
+void Transport::end_log(ServerId peer) {
+  const auto end = log_ends_.find(peer);
+  if (end == log_ends_.end()) return;
+  end->second.qp->modify(fabric::QpState::kError);
+  closing_[peer].push_back(std::move(end->second.qp));
+  log_ends_.erase(end);
+}
+
 void Transport::close(ServerId peer) {
   const std::lock_guard<Mutex> lock(mutex_);
   if (!closed_.insert(peer).second) return;
@@ -228,11 +274,7 @@ void Transport::close(ServerId peer) {
   for (const auto& [number, session] : sessions_)
     if (session.peer == peer) ending.push_back(number);
   for (const std::uint64_t number : ending) end_session(number);
-  if (const auto end = log_ends_.find(peer); end != log_ends_.end()) {
-    end->second.qp->modify(fabric::QpState::kError);
-    closing_[peer].push_back(std::move(end->second.qp));
-    log_ends_.erase(end);
-  }
+  end_log(peer);
   for (Knock& knock : knocks_)
     if (knock.to == peer) knock.deadline = 0;
 }

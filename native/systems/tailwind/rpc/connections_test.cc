@@ -84,6 +84,141 @@ TEST(TailwindConnectionsSim, AKnockThatTheDeviceRefusesHasNoAnswer) {
   EXPECT_THROW(knock(Bug::kFailedKnockEndsNode), Error) << "the bug is not found";
 }
 
+// Node 2 knocks in node 1's name.
+TEST(TailwindConnectionsSim, NobodyKnocksInAnotherNodesName) {
+  const auto connections_after = [&](Bugs bugs) {
+    const Options options = quick();
+    std::uint32_t after = 0;
+    beside_a_transport(runtime::sim_options(3), options, bugs, [&](Env& env, Transport& taking) {
+      if (env.node() == 1) {
+        Transport transport(env, options, {1, 0}, 64);
+        for (int i = 0; i < 20; ++i) EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+        EXPECT_EQ(transport.counters().broken, 0U);
+        return;
+      }
+      env.sleep_until(env.now() + 100 * kMicrosecond);
+      Stranger stranger(env, options.name);
+      for (const std::uint64_t is_log : {0, 1}) {
+        for (const bool has_own_address : {true, false}) {
+          Hello hello = stranger.knock({1, 0}, {0, 0});
+          hello.nonce = ~std::uint64_t{5};
+          hello.is_log = is_log;
+          if (!has_own_address) hello.address.node = hello.port.node = 1;
+          stranger.send({0, 0}, hello);
+        }
+      }
+      env.sleep_until(env.now() + kMillisecond);
+      after = taking.connections();
+      EXPECT_EQ(taking.counters().broken, 0U);
+    });
+    return after;
+  };
+  EXPECT_EQ(connections_after({}), 1U);
+  EXPECT_GT(connections_after(Bug::kSendersUnchecked), 1U) << "the bug is not found";
+}
+
+// Node 0 does not answer; node 2 refuses in its name.
+TEST(TailwindConnectionsSim, NobodyAnswersInAnotherNodesName) {
+  const auto end_of_call = [](Bugs bugs) {
+    const Options options = quick();
+    fabric::sim::SimCluster cluster(runtime::sim_options(3));
+    std::uint64_t nonce = 0;
+    CallEnd end = CallEnd::kAnswered;
+    cluster.run([&](Env& env) {
+      if (env.node() == 2) {
+        while (nonce == 0) env.sleep_until(env.now() + kMicrosecond);
+        env.sleep_until(env.now() + kMillisecond);
+        Stranger stranger(env, options.name);
+        Hello hello = stranger.knock({0, 0}, {1, 0});
+        hello.kind = Hello::Kind::kRefuse;
+        hello.nonce = nonce;
+        stranger.send({1, 0}, hello);
+        return env.sleep_until(env.now() + kMillisecond);
+      }
+      Transport transport(env, options, {env.node(), 0}, 64, bugs);
+      if (env.node() == 0) return env.sleep_until(env.now() + 20 * kMillisecond);
+      env.sleep_until(env.now() + kMillisecond);
+      nonce = env.rng("tailwind/nonce/0")() + 1;
+      end = call(env, transport);
+    });
+    return end;
+  };
+  EXPECT_EQ(end_of_call({}), CallEnd::kTimedOut);
+  EXPECT_EQ(end_of_call(Bug::kSendersUnchecked), CallEnd::kRefused) << "the bug is not found";
+}
+
+// What a node has said of itself before does not stand in its way: its numbers may begin anywhere,
+// and go round.
+TEST(TailwindConnectionsSim, AnEarlierKnockDoesNotStandInTheWay) {
+  const auto ends = [](Bugs bugs) {
+    const Options options = quick();
+    std::pair<CallEnd, bool> found{CallEnd::kAnswered, false};
+    beside_a_transport(runtime::sim_options(2), options, bugs, [&](Env& env, Transport& taking) {
+      Stranger stranger(env, options.name);
+      for (const std::uint64_t is_log : {0, 1}) {
+        Hello hello = stranger.knock({1, 0}, {0, 0});
+        hello.nonce = ~std::uint64_t{5};
+        hello.is_log = is_log;
+        stranger.send({0, 0}, hello);
+      }
+      env.sleep_until(env.now() + kMillisecond);
+      EXPECT_EQ(taking.connections(), 2U);
+      Transport transport(env, options, {1, 0}, 64);
+      transport.connect_log({0, 0}, stranger.knock({1, 0}, {0, 0}).address,
+                            env.now() + 10 * kMillisecond,
+                            [&](auto address) { found.second = address.has_value(); });
+      found.first = call(env, transport);
+      EXPECT_EQ(taking.connections(), 2U) << "they were replaced";
+    });
+    return found;
+  };
+  EXPECT_EQ(ends({}), std::pair(CallEnd::kAnswered, true));
+  EXPECT_EQ(ends(Bug::kKnocksOrderedByNonce), std::pair(CallEnd::kTimedOut, false))
+      << "the bug is not found";
+}
+
+// A late copy of an earlier knock replaces nothing.
+TEST(TailwindConnectionsSim, ALateKnockReplacesNothing) {
+  const Options options = quick();
+  beside_a_transport(runtime::sim_options(2), options, {}, [&](Env& env, Transport& taking) {
+    Stranger stranger(env, options.name);
+    const Hello early = stranger.knock({1, 0}, {0, 0});
+    stranger.send({0, 0}, early);
+    env.sleep_until(env.now() + kMillisecond);
+    Transport transport(env, options, {1, 0}, 64);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+      stranger.send({0, 0}, early);
+      env.sleep_until(env.now() + 100 * kMicrosecond);
+    }
+    EXPECT_EQ(transport.counters().broken, 0U);
+    EXPECT_EQ(taking.connections(), 1U);
+  });
+}
+
+TEST(TailwindConnectionsSim, WrongDatagramsDoNoHarm) {
+  const Options options = quick();
+  beside_a_transport(runtime::sim_options(3), options, {}, [&](Env& env, Transport& taking) {
+    if (env.node() == 1) {
+      Transport transport(env, options, {1, 0}, 64);
+      for (int i = 0; i < 200; ++i) {
+        EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+        env.sleep_until(env.now() + 10 * kMicrosecond);
+      }
+      EXPECT_EQ(transport.counters().broken, 0U);
+      return;
+    }
+    Stranger stranger(env, options.name);
+    Rng rng(1);
+    for (int i = 0; i < 2000; ++i) {
+      const ServerId to{static_cast<NodeId>(i % 2), 0};
+      stranger.send(to, stranger.draw(rng, options, to));
+      env.sleep_until(env.now() + kMicrosecond);
+    }
+    EXPECT_GT(taking.counters().malformed, 100U);
+  });
+}
+
 TEST(TailwindConnectionsSim, ADeviceWithoutRoomDelaysConnections) {
   fabric::sim::SimOptions simulation = runtime::sim_options(2);
   simulation.faults = FaultOptions::from_values({{"memory_pressure", 0.5}});

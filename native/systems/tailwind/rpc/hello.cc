@@ -110,7 +110,7 @@ std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
     hello.emplace();
     std::memcpy(&*hello, at, sizeof(Hello));
     if (hello->magic != Hello::kMagic || hello->sum != sum_of(*hello) ||
-        hello->kind > Hello::Kind::kRefuse || hello->is_log > 1)
+        hello->kind > Hello::Kind::kTaken || hello->is_log > 1)
       hello.reset();
   }
   receive(slot);

@@ -1,6 +1,12 @@
 // The datagrams by which two nodes exchange the addresses of a reliable connection's ends, and the
 // port that sends and takes them. Datagrams may be lost, doubled, delayed or damaged: a knock is
 // sent again until its answer comes, and the answer to the same knock is always the same.
+//
+// A knock makes a connection when its sender has none here. When it has one, the knock must name it
+// by the number that the receiver has given it; the new connection then replaces it. Else the
+// answer is that number (kTaken), and the sender knocks again with it. So a late copy of an earlier
+// knock replaces nothing, and what a knock says of itself does not matter for the order: whoever
+// can take answers of the receiver gets its connection after two knocks.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,11 +22,12 @@
 namespace pyrdma::tailwind {
 
 struct Hello {
-  enum class Kind : std::uint32_t { kKnock, kAccept, kRefuse };
-  static constexpr std::uint32_t kMagic = 0x54574831;
+  enum class Kind : std::uint32_t { kKnock, kAccept, kRefuse, kTaken };
+  static constexpr std::uint32_t kMagic = 0x54574832;
   std::uint32_t magic = kMagic;
   Kind kind = Kind::kKnock;
-  std::uint64_t nonce = 0;
+  std::uint64_t nonce = 0;         // of the knock, and of its answer
+  std::uint64_t connection = 0;    // the one to replace, or 0; in an answer: that of the sender
   std::uint64_t from = 0, to = 0;  // ServerId::number()
   std::uint64_t is_log = 0;        // a connection for a log's writes
   fabric::QpAddress address;       // of the sender's end

@@ -236,7 +236,7 @@ void Transport::take(const fabric::Completion& completion, Time now,
     return take_frame_of(sessions_.at(session->second), frame, slot, now, requests);
   }
   if (completion.wr_id >= HelloPort::kFirstId) {
-    if (const auto hello = port_->take(completion)) take_hello(*hello);
+    if (const auto hello = port_->take(completion)) take_hello(*hello, completion);
     return;
   }
   const auto at = sessions_.find(completion.wr_id >> kPositionBits);

@@ -43,6 +43,9 @@ enum class CallEnd : std::uint8_t {
 /// A request that has come. It keeps its receive until Transport::answer().
 class Incoming {
  public:
+  /// Who asks. The node is the one that the fabric has named when the connection began (over verbs:
+  /// the one that the other end has named), and only it chooses the life. Handlers that must know
+  /// who asks use it, and no field of the request.
   ServerId from;
   Opcode opcode = Opcode::kPing;
   Time arrived = 0;  // when the dispatch thread took it
@@ -177,8 +180,13 @@ class Transport {
   };
   /// The end of a peer's log connection.
   struct LogEnd {
-    std::uint64_t nonce = 0;
+    std::uint64_t number = 0, nonce = 0;
     std::unique_ptr<fabric::QueuePair> qp;
+  };
+  /// What a knock leads to: the end for it; or none, and another connection has the number.
+  struct End {
+    std::uint64_t number = 0;
+    const fabric::QueuePair* qp = nullptr;
   };
 
   std::unique_ptr<fabric::QueuePair> make_queue_pair(bool is_log);
@@ -198,11 +206,15 @@ class Transport {
             std::vector<std::unique_ptr<Incoming>>& requests);
   void take_frame_of(Session& session, ByteView frame, std::int32_t slot, Time now,
                      std::vector<std::unique_ptr<Incoming>>& requests);
-  void take_hello(const Hello& hello);
+  bool is_from_its_sender(const Hello& hello, const fabric::Completion& completion) const;
+  void take_hello(const Hello& hello, const fabric::Completion& completion);
   void take_knock(const Hello& hello);
   void answer_knock(const Hello& hello);
-  const fabric::QueuePair* end_for(const Hello& hello);
-  void take_accept(const Hello& hello, bool is_accepted);
+  bool replaces(const Hello& knock, std::uint64_t connection, std::uint64_t nonce) const;
+  End log_end_for(const Hello& knock);
+  End session_for(const Hello& knock);
+  void end_log(ServerId peer);
+  void take_answer(const Hello& hello);
   void post_receive(std::int32_t slot);
   void run_ended();
   void work_for(std::uint64_t messages) {
