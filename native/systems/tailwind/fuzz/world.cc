@@ -65,7 +65,7 @@ Shape::Shape(const fuzz::Options& options) {
   // Logs of dead servers keep theirs until they are recovered, which needs others.
   store.buffers = 32;
   store.keys = 1000;
-  if (rng.below(4) == 0) store.flushable_bytes = std::uint64_t{24} * store.segment_bytes;
+  if (rng.below(4) == 0) store.flushable_bytes = (8 + beside.below(17)) * store.segment_bytes;
   store.ping_interval = static_cast<Time>(100 + rng.below(200)) * kMicrosecond;
   store.ping_timeout = 100 * kMicrosecond;
   store.pings = static_cast<std::uint32_t>(2 + rng.below(4));
