@@ -232,9 +232,10 @@ class Fate {
       world_.server_ended(id);
     }
     if (crash == Crash::kHostBattery) {
+      world_.has_saved = true;
       const Options& store = world_.shape.store;
       if (store.replication == Replication::kTailwind && store.durability != Durability::kFlush)
-        world_.may_forget = true;
+        world_.forgets_completed = true;
     }
     const auto& setting = world_.options.faults[fault];
     const Time least = std::max<Time>(setting.min, 1), most = std::max(setting.max, least + 1);

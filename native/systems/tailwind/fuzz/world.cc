@@ -164,7 +164,7 @@ void World::end(std::uint64_t number, const Result& result) {
   }
   history.complete(cluster->now(), open.process, type, f, key, value);
   free_processes_.insert(open.process);
-  if (!is_ok || may_forget) return;
+  if (!is_ok || may_forget()) return;
   // What ended before has older versions.
   Key& known = keys_[op.key];
   const bool is_late =
@@ -328,9 +328,15 @@ std::string World::describe() const {
   return text + recoveries;
 }
 
+bool World::may_forget() const {
+  const FaultCounters& faults = cluster->fault_counters();
+  const bool flips_bits = faults.reached[static_cast<std::size_t>(Fault::disk_rot)] != 0;
+  return forgets_completed || (has_saved && flips_bits);
+}
+
 void World::check() {
   outcome.info += open_.size();
-  if (!may_forget) fuzz::judge(outcome, options, history, "kv", cluster->now());
+  if (!may_forget()) fuzz::judge(outcome, options, history, "kv", cluster->now());
 }
 
 }  // namespace pyrdma::tailwind::scenario

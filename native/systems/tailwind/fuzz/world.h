@@ -84,8 +84,11 @@ struct World {
   /// More servers have died than the store survives: data may be gone, and then they are not
   /// served.
   bool may_lose = false;
-  /// Batteries have saved memory that lacked data whose completion had come.
-  bool may_forget = false;
+  /// Batteries have saved memory, and that lacked data whose completion had come.
+  bool has_saved = false, forgets_completed = false;
+  /// What clients were told may be gone. A bit that flips in a saved buffer looks like the end of
+  /// a write that was torn.
+  bool may_forget() const;
   std::string describe() const;
   void check();
 
