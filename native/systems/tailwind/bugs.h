@@ -34,13 +34,14 @@ enum class Bug : std::uint8_t {
   kFailedKnockEndsNode,      // one whose address the device refuses
   kSendersUnchecked,         // so anybody may speak in another node's name
   kKnocksOrderedByNonce,     // that their senders choose
+  kIdleUnprobed,             // so the connections of peers that have gone stay
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 25> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 26> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -64,7 +65,8 @@ inline constexpr std::array<std::string_view, 25> kBugNames{"closed_before_next_
                                                             "saved_memory_removed",
                                                             "failed_knock_ends_node",
                                                             "senders_unchecked",
-                                                            "knocks_ordered_by_nonce"};
+                                                            "knocks_ordered_by_nonce",
+                                                            "idle_unprobed"};
 
 class Bugs {
  public:
@@ -103,6 +105,7 @@ class Bugs {
   bool survives_knocks() const { return !is(Bug::kFailedKnockEndsNode); }
   bool checks_senders() const { return !is(Bug::kSendersUnchecked); }
   bool orders_by_connection() const { return !is(Bug::kKnocksOrderedByNonce); }
+  bool probes_idle() const { return !is(Bug::kIdleUnprobed); }
 
   // Backups and recovery.
 

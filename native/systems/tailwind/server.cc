@@ -202,11 +202,16 @@ void Server::every_tick() {
 void Server::take_view(ByteView bytes) {
   const auto given = whole<ClusterView>(bytes);
   if (!given) return;
+  View before;
   {
     const std::lock_guard<Mutex> lock(view_mutex_);
     if (given->epoch <= view_->epoch) return;
     if (bugs_.keeps_removed_version()) objects_.raise_gone(given->epoch << kVersionBits);
-    view_ = std::make_shared<ClusterView>(*given);
+    before = std::exchange(view_, std::make_shared<ClusterView>(*given));
+  }
+  for (const ServerId life : gone(*before, *given)) {
+    if (life == id_) return exclude();
+    transport_.close(life);
   }
   for (const ListedServer& server : given->servers) {
     if (server.state == ServerState::kUp) continue;

@@ -50,7 +50,9 @@ void Client::take_view(ByteView answer) {
   auto view = ClusterView::get(in);
   if (!view || !in.done()) return;
   if (client_ == 0) client_ = number;
-  if (view->epoch >= view_.epoch) view_ = std::move(*view);
+  if (view->epoch < view_.epoch) return;
+  for (const ServerId life : gone(view_, *view)) transport_.close(life);
+  view_ = std::move(*view);
 }
 
 void Client::await_servers(std::size_t count) {

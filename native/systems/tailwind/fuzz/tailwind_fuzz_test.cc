@@ -132,7 +132,8 @@ TEST(TailwindFuzz, EveryBugHasATest) {
                                                 "saved_memory_removed",
                                                 "failed_knock_ends_node",
                                                 "senders_unchecked",
-                                                "knocks_ordered_by_nonce"};
+                                                "knocks_ordered_by_nonce",
+                                                "idle_unprobed"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))

@@ -1,5 +1,6 @@
 // The connections of a transport: how they begin and end.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -13,14 +14,17 @@ constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredf
 
 }  // namespace
 
-std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(bool is_log) {
+// Who takes requests may probe who makes them, by a write of no bytes.
+std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(EndOf end) {
+  const bool is_log = end == EndOf::kLog;
   fabric::QpOptions options;
   options.send_entries = is_log ? 1 : kSendEntries;
   options.receive_entries = 1;
   options.max_sges = 1;
   options.max_inline = is_log ? 0 : max_inline_;
   options.access = fabric::kLocalWrite;
-  if (is_log) options.access |= fabric::kRemoteWrite | fabric::kRemoteRead;
+  if (end != EndOf::kIncoming) options.access |= fabric::kRemoteWrite;
+  if (is_log) options.access |= fabric::kRemoteRead;
   options.timeout_us = options_.timeout_us;
   options.retry_count = options_.retry_count;
   return env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
@@ -29,7 +33,8 @@ std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(bool is_log) {
 
 // The end for a knock.
 std::unique_ptr<fabric::QueuePair> Transport::connected(const Hello& knock) {
-  std::unique_ptr<fabric::QueuePair> made = make_queue_pair(knock.is_log != 0);
+  std::unique_ptr<fabric::QueuePair> made =
+      make_queue_pair(knock.is_log != 0 ? EndOf::kLog : EndOf::kIncoming);
   made->connect(knock.address);
   return made;
 }
@@ -39,7 +44,7 @@ Transport::Session* Transport::session_to(ServerId to, Time deadline) {
     return &sessions_.at(known->second);
   std::unique_ptr<fabric::QueuePair> end;
   try {
-    end = make_queue_pair(false);
+    end = make_queue_pair(EndOf::kOutgoing);
   } catch (const Error&) {
     env_.reached("tailwind/no_queue_pair");
     return nullptr;
@@ -111,7 +116,10 @@ bool Transport::is_from_its_sender(const Hello& hello, const fabric::Completion&
 }
 
 void Transport::take_hello(const Hello& hello, const fabric::Completion& completion) {
-  if (hello.to != self_.number() || !is_from_its_sender(hello, completion)) {
+  const ServerId from = ServerId::of(hello.from);
+  const bool may_have_log = from.is_server() && from.node < options_.servers;
+  if (hello.to != self_.number() || !is_from_its_sender(hello, completion) ||
+      (hello.is_log != 0 && hello.kind == Hello::Kind::kKnock && !may_have_log)) {
     ++counters_.malformed;
     return;
   }
@@ -146,6 +154,7 @@ void Transport::answer_knock(const Hello& hello) {
   answer.is_log = hello.is_log;
   const Doorbell place = port_->doorbell(hello.port);
   if (!closed_.contains(from)) {
+    end_replaced_by(from);
     const End end = hello.is_log != 0 ? log_end_for(hello) : session_for(hello);
     answer.kind = end.qp != nullptr ? Hello::Kind::kAccept : Hello::Kind::kTaken;
     answer.connection = end.number;
@@ -188,6 +197,7 @@ Transport::End Transport::session_for(const Hello& knock) {
   session.peer = from;
   session.nonce = knock.nonce;
   session.is_ready = true;
+  session.heard = env_.now();
   session.qp = std::move(made);
   by_qp_[session.qp->qp_num()] = number;
   incoming_[from] = number;
@@ -267,6 +277,19 @@ void Transport::end_log(ServerId peer) {
   log_ends_.erase(end);
 }
 
+// Its node is in a later life.
+void Transport::end_replaced_by(ServerId peer) {
+  std::vector<std::uint64_t> sessions;
+  std::vector<ServerId> logs;
+  const ServerId first{peer.node, 0};
+  for (auto at = incoming_.lower_bound(first); at != incoming_.end() && at->first < peer; ++at)
+    if (peer.replaces(at->first)) sessions.push_back(at->second);
+  for (auto at = log_ends_.lower_bound(first); at != log_ends_.end() && at->first < peer; ++at)
+    if (peer.replaces(at->first)) logs.push_back(at->first);
+  for (const std::uint64_t session : sessions) end_session(session);
+  for (const ServerId life : logs) end_log(life);
+}
+
 void Transport::close(ServerId peer) {
   const std::lock_guard<Mutex> lock(mutex_);
   if (!closed_.insert(peer).second) return;
@@ -281,12 +304,15 @@ void Transport::close(ServerId peer) {
 
 bool Transport::is_quiet(ServerId peer) {
   const std::lock_guard<Mutex> lock(mutex_);
-  const auto at = closing_.find(peer);
-  if (at == closing_.end()) return closed_.contains(peer);
-  std::erase_if(at->second, [](const auto& qp) { return qp->is_quiet(); });
-  if (!at->second.empty()) return false;
-  closing_.erase(at);
-  return true;
+  end_quiet();
+  return closed_.contains(peer) && !closing_.contains(peer);
+}
+
+void Transport::end_quiet() {
+  for (auto at = closing_.begin(); at != closing_.end();) {
+    std::erase_if(at->second, [](const auto& qp) { return qp->is_quiet(); });
+    at = at->second.empty() ? closing_.erase(at) : std::next(at);
+  }
 }
 
 }  // namespace pyrdma::tailwind

@@ -1,6 +1,10 @@
 // How connections begin and end: knocks of strangers, a device without room, and peers that have
 // gone.
 #include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "systems/tailwind/cluster_test.h"
 #include "systems/tailwind/fuzz/stranger.h"
@@ -11,7 +15,8 @@ namespace {
 using scenario::Stranger;
 
 /// Takes what comes until `is_over`, and answers each request with its opcode.
-void answer_until(Env& env, Transport& transport, const bool& is_over) {
+template <class Flag>
+void answer_until(Env& env, Transport& transport, const Flag& is_over) {
   std::vector<std::unique_ptr<Incoming>> requests;
   while (!is_over) {
     transport.keep_time();
@@ -167,7 +172,7 @@ TEST(TailwindConnectionsSim, AnEarlierKnockDoesNotStandInTheWay) {
       transport.connect_log({0, 0}, stranger.knock({1, 0}, {0, 0}).address,
                             env.now() + 10 * kMillisecond,
                             [&](auto address) { found.second = address.has_value(); });
-      found.first = call(env, transport);
+      found.first = call(env, transport, kMillisecond);
       EXPECT_EQ(taking.connections(), 2U) << "they were replaced";
     });
     return found;
@@ -205,7 +210,6 @@ TEST(TailwindConnectionsSim, WrongDatagramsDoNoHarm) {
         EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
         env.sleep_until(env.now() + 10 * kMicrosecond);
       }
-      EXPECT_EQ(transport.counters().broken, 0U);
       return;
     }
     Stranger stranger(env, options.name);
@@ -217,6 +221,105 @@ TEST(TailwindConnectionsSim, WrongDatagramsDoNoHarm) {
     }
     EXPECT_GT(taking.counters().malformed, 100U);
   });
+}
+
+/// How many connections node 0 has when 20 clients of node 1 have gone, and one lives that does not
+/// poll. It waits for one until `patience` is over.
+std::uint32_t connections_left(const std::string& world, Bugs bugs, Time patience) {
+  Options options = small_options(world, Replication::kTailwind);
+  options.call_timeout = 20 * kMillisecond;
+  std::atomic<bool> is_over{false};
+  std::atomic<Transport*> taking{nullptr};
+  std::uint32_t left = 0;
+  runtime::run_world(world, 2, [&](Env& env, const runtime::Kill&) {
+    if (env.node() == 0) {
+      Transport transport(env, options, {0, 0}, 64, bugs);
+      taking.store(&transport);
+      return answer_until(env, transport, is_over);
+    }
+    while (taking.load() == nullptr) env.sleep_until(env.now() + kMillisecond);
+    Transport living(env, options, ServerId::of_client(1, 0, 0), 64);
+    EXPECT_EQ(call(env, living, kSecond), CallEnd::kAnswered);
+    for (std::uint32_t number = 1; number <= 20; ++number) {
+      Transport transport(env, options, ServerId::of_client(1, 0, number), 64);
+      EXPECT_EQ(call(env, transport, kSecond), CallEnd::kAnswered);
+    }
+    const Time end = env.now() + patience;
+    while (env.now() < end && taking.load()->connections() != 1)
+      env.sleep_until(env.now() + 10 * kMillisecond);
+    env.sleep_until(env.now() + 10 * options.call_timeout);
+    left = taking.load()->connections();
+    EXPECT_EQ(call(env, living, kSecond), CallEnd::kAnswered);
+    EXPECT_EQ(living.counters().broken, 0U);
+    is_over.store(true);
+  });
+  return left;
+}
+
+class TailwindConnections : public testing::TestWithParam<std::string> {};
+
+TEST_P(TailwindConnections, OfPeersThatHaveGoneEnd) {
+  EXPECT_EQ(connections_left(GetParam(), {}, 10 * kSecond), 1U);
+  EXPECT_EQ(connections_left(GetParam(), Bug::kIdleUnprobed, 200 * kMillisecond), 21U)
+      << "the bug is not found";
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, TailwindConnections, testing::Values("sim", "shm"),
+                         [](const auto& param_info) { return param_info.param; });
+
+TEST(TailwindConnectionsSim, OfAnEarlierLifeEndWithTheNextOne) {
+  const Options options = quick();
+  beside_a_transport(runtime::sim_options(2), options, {}, [&](Env& env, Transport& taking) {
+    const Stranger other(env, options.name);
+    const fabric::QpAddress address = other.knock({1, 0}, {0, 0}).address;
+    const auto connect = [&](ServerId self, bool has_log) {
+      Transport transport(env, options, self, 64);
+      bool is_connected = !has_log;
+      if (has_log)
+        transport.connect_log({0, 0}, address, env.now() + 10 * kMillisecond,
+                              [&](auto end) { is_connected = end.has_value(); });
+      EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+      EXPECT_TRUE(is_connected);
+      env.sleep_until(env.now() + 100 * kMicrosecond);
+      return taking.connections();
+    };
+    EXPECT_EQ(connect(ServerId::of_server(1, 0, 0), true), 2U);
+    EXPECT_EQ(connect(ServerId::of_client(1, 0, 0), false), 3U) << "a client beside it";
+    EXPECT_EQ(connect(ServerId::of_server(1, 0, 1), true), 3U);
+    EXPECT_EQ(connect(ServerId::of_client(1, 1, 0), false), 1U) << "of the next incarnation";
+  });
+}
+
+TEST(TailwindConnectionsSim, ClosedOnesEndByThemselves) {
+  const Options options = quick();
+  beside_a_transport(runtime::sim_options(2), options, {}, [&](Env& env, Transport& taking) {
+    Transport transport(env, options, {1, 0}, 64);
+    EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
+    taking.close({1, 0});
+    env.sleep_until(env.now() + 100 * kMicrosecond);
+    EXPECT_EQ(taking.connections(), 0U);
+    EXPECT_TRUE(taking.is_quiet({1, 0}));
+  });
+}
+
+TEST(TailwindConnectionsSim, ClientsThatHaveGoneLeaveNoneAtServers) {
+  const Options options = quick();
+  const auto connections_of = [&](int clients) {
+    std::uint32_t most = 0;
+    run_store(
+        "sim", 1, options,
+        [&](Env& env, Client&, const runtime::Kill&) {
+          for (int number = 1; number <= clients; ++number) {
+            Client client(env, options, static_cast<std::uint32_t>(number), kSecond);
+            const std::uint64_t table = client.create_table("first");
+            client.connect(table);
+          }
+          env.sleep_until(env.now() + 3 * options.call_timeout);
+        },
+        [&](Server& server) { most = std::max(most, server.transport().connections()); });
+    return most;
+  };
+  EXPECT_EQ(connections_of(30), connections_of(0));
 }
 
 TEST(TailwindConnectionsSim, ADeviceWithoutRoomDelaysConnections) {

@@ -263,6 +263,15 @@ bool ClusterView::is_up(ServerId id) const {
   return std::ranges::find(servers, ListedServer{id, ServerState::kUp}) != servers.end();
 }
 
+std::vector<ServerId> gone(const ClusterView& before, const ClusterView& now) {
+  std::vector<ServerId> lives;
+  for (const ListedServer& server : before.servers) {
+    if (!std::ranges::binary_search(now.servers, server.id, {}, &ListedServer::id))
+      lives.push_back(server.id);
+  }
+  return lives;
+}
+
 std::uint64_t key_hash(std::uint64_t table, ByteView key) { return checksum(key, mix64(table)); }
 
 void ClusterView::put(ByteWriter& out) const { put_message(*this, out); }

@@ -56,6 +56,10 @@ struct ClusterView {
   static std::optional<ClusterView> get(ByteReader& in);
 };
 
+/// The servers that `before` lists and `now`, a later view, does not: they have died, and their
+/// logs have been recovered.
+std::vector<ServerId> gone(const ClusterView& before, const ClusterView& now);
+
 /// Identifies an update, so that one that is sent again happens once. client 0: it may happen
 /// again.
 struct UpdateId {

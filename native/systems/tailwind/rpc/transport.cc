@@ -57,7 +57,9 @@ TransportCounters Transport::counters() {
 
 std::uint32_t Transport::connections() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return static_cast<std::uint32_t>(sessions_.size() + log_ends_.size());
+  std::size_t count = sessions_.size() + log_ends_.size();
+  for (const auto& [peer, ending] : closing_) count += ending.size();
+  return static_cast<std::uint32_t>(count);
 }
 
 std::uint32_t Transport::log_connections() {
@@ -158,21 +160,38 @@ bool Transport::post(Session& session, ByteView frame) {
   const std::uint64_t position = session.posted + 1;
   const bool is_signaled =
       position - session.signaled >= kSignalEvery || position - session.completed >= kSendEntries;
-  if (is_signaled) request.flags |= fabric::kSignaled;
-  request.wr_id = session.number << kPositionBits | (position & kPositionMask);
   request.sges = &sge;
   request.sge_count = 1;
   request.opcode = fabric::Opcode::kSend;
-  const fabric::PostResult result = session.qp->post({&request, 1});
-  if (result.accepted == 1) {
-    session.posted = position;
-    if (is_signaled) session.signaled = position;
+  if (post(session, request, is_signaled)) {
     if (used) session.in_flight.emplace_back(position, *used);
     return true;
   }
   if (used) free_frames_.push_back(*used);
+  return false;
+}
+
+bool Transport::post(Session& session, fabric::WorkRequest& request, bool is_signaled) {
+  const std::uint64_t position = session.posted + 1;
+  if (is_signaled) request.flags |= fabric::kSignaled;
+  request.wr_id = session.number << kPositionBits | (position & kPositionMask);
+  const fabric::PostResult result = session.qp->post({&request, 1});
+  if (result.accepted == 1) {
+    session.posted = position;
+    if (is_signaled) session.signaled = position;
+    return true;
+  }
   if (result.error != fabric::PostError::kQueueFull) end_session(session.number);
   return false;
+}
+
+// A full queue is a probe by itself.
+void Transport::probe(Session& session, Time now) {
+  session.heard = now;
+  if (session.posted - session.completed >= kSendEntries) return;
+  fabric::WorkRequest request;
+  request.opcode = fabric::Opcode::kWrite;
+  post(session, request, true);
 }
 
 void Transport::flush(Session& session) {
@@ -243,6 +262,7 @@ void Transport::take(const fabric::Completion& completion, Time now,
   if (at == sessions_.end()) return;
   Session& session = at->second;
   if (completion.status != Status::kSuccess) return end_session(session.number);
+  session.heard = now;
   session.completed += ((completion.wr_id & kPositionMask) - session.completed) & kPositionMask;
   while (!session.in_flight.empty() && session.in_flight.front().first <= session.completed) {
     free_frames_.push_back(session.in_flight.front().second);
@@ -254,6 +274,7 @@ void Transport::take(const fabric::Completion& completion, Time now,
 // A frame that does not continue the message of its session ends the session: the peer is broken.
 void Transport::take_frame_of(Session& session, ByteView frame, std::int32_t slot, Time now,
                               std::vector<std::unique_ptr<Incoming>>& requests) {
+  session.heard = now;
   FrameHeader header;
   const bool has_header = frame.size() >= sizeof header;
   if (has_header) std::memcpy(&header, frame.data(), sizeof header);
@@ -356,18 +377,24 @@ void Transport::keep_time() {
       due.push_back(std::move(timers_[i].act));
       timers_.erase(timers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    flush_all();
+    tend_sessions(now);
+    end_quiet();
   }
   for (const auto& act : due) act();
   run_ended();
 }
 
-void Transport::flush_all() {
-  std::vector<std::uint64_t> waiting;
-  for (const auto& [number, session] : sessions_)
+void Transport::tend_sessions(Time now) {
+  std::vector<std::uint64_t> waiting, silent;
+  for (const auto& [number, session] : sessions_) {
     if (!session.backlog.empty()) waiting.push_back(number);
+    if (bugs_.probes_idle() && !session.is_outgoing && now - session.heard > options_.call_timeout)
+      silent.push_back(number);
+  }
   for (const std::uint64_t number : waiting)
     if (const auto at = sessions_.find(number); at != sessions_.end()) flush(at->second);
+  for (const std::uint64_t number : silent)
+    if (const auto at = sessions_.find(number); at != sessions_.end()) probe(at->second, now);
 }
 
 }  // namespace pyrdma::tailwind

@@ -6,6 +6,10 @@
 // node takes datagrams. All receives of a node come from one shared queue. A message longer than a
 // frame goes in several, one behind the other, and is put together at the receiver.
 //
+// A connection that a peer has begun ends here when the peer has gone: when a later life of it
+// knocks, or when it does not acknowledge. So an idle connection is probed after each call_timeout,
+// by a write of no bytes, which the peer's NIC acknowledges: a client that lives need do nothing.
+//
 // A request ends once: with an answer, because the connection broke, or at its deadline. In the
 // last two cases the other node may have served it, so requests that are sent again must be such
 // that it does not matter.
@@ -111,7 +115,7 @@ class Transport {
   void close(ServerId peer);
   bool is_quiet(ServerId peer);
   TransportCounters counters();
-  /// Reliable connections that exist here.
+  /// Reliable connections that exist here, those that still end included.
   std::uint32_t connections();
   /// Those of them for writes of other primaries.
   std::uint32_t log_connections();
@@ -148,6 +152,7 @@ class Transport {
     std::uint64_t nonce = 0;
     std::unique_ptr<fabric::QueuePair> qp;
     std::uint64_t posted = 0, completed = 0, signaled = 0;
+    Time heard = 0;  // when the peer last gave a sign, or was probed
     std::deque<std::pair<std::uint64_t, std::uint32_t>> in_flight;  // position, frame
     std::deque<Bytes> backlog;                                      // frames that wait
     FrameHeader partial;
@@ -189,15 +194,18 @@ class Transport {
     const fabric::QueuePair* qp = nullptr;
   };
 
-  std::unique_ptr<fabric::QueuePair> make_queue_pair(bool is_log);
+  enum class EndOf : std::uint8_t { kOutgoing, kIncoming, kLog };
+  std::unique_ptr<fabric::QueuePair> make_queue_pair(EndOf end);
   std::unique_ptr<fabric::QueuePair> connected(const Hello& knock);
   /// Null when the device has no queue pair left.
   Session* session_to(ServerId to, Time deadline);
   void knock(Knock& knock, Time now);
   void send(Session& session, FrameHeader header, ByteView payload);
   bool post(Session& session, ByteView frame);
+  bool post(Session& session, fabric::WorkRequest& request, bool is_signaled);
+  void probe(Session& session, Time now);
   void flush(Session& session);
-  void flush_all();
+  void tend_sessions(Time now);
   /// Nothing when the device has no memory for more.
   std::optional<std::uint32_t> take_frame();
   void end_session(std::uint64_t number, CallEnd end = CallEnd::kUnreachable);
@@ -214,6 +222,8 @@ class Transport {
   End log_end_for(const Hello& knock);
   End session_for(const Hello& knock);
   void end_log(ServerId peer);
+  void end_replaced_by(ServerId peer);
+  void end_quiet();
   void take_answer(const Hello& hello);
   void post_receive(std::int32_t slot);
   void run_ended();
