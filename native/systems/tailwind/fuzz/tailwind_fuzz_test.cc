@@ -29,6 +29,7 @@ fuzz::Options drawn(std::uint64_t seed) {
 
 TEST(TailwindFuzz, StoresKeepTheirPropertiesUnderFaults) {
   fuzz::Sums sums;
+  std::uint64_t judged = 0, ended = 0;
   for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
     const fuzz::Options options = drawn(seed);
     const fuzz::Outcome outcome = run(stores(), options);
@@ -37,6 +38,8 @@ TEST(TailwindFuzz, StoresKeepTheirPropertiesUnderFaults) {
       EXPECT_EQ(outcome.fingerprint, run(stores(), options).fingerprint) << "seed " << seed;
     }
     sums.add(outcome);
+    judged += outcome.checked != 0;
+    ended += outcome.branches.at("tailwind/stalled") == 0;
   }
   EXPECT_GT(sums.ok, kStoreSeeds * 100);
   EXPECT_EQ(sums.undecided, 0U);
@@ -45,6 +48,8 @@ TEST(TailwindFuzz, StoresKeepTheirPropertiesUnderFaults) {
   EXPECT_GT(sums.restarts, kStoreSeeds);
   // Too few seeds for the counts below.
   if (fuzz::kSlowed) return;
+  EXPECT_GE(10 * judged, 9 * kStoreSeeds) << "histories";
+  EXPECT_GE(10 * ended, 9 * kStoreSeeds) << "runs whose store was whole, and read, at the end";
   for (const Fault fault : stores().faults)
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : stores().branches)
