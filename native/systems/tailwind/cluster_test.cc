@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/error_test.h"
+
 namespace pyrdma::tailwind {
 namespace {
 
@@ -178,6 +180,15 @@ TEST_P(TailwindCluster, AnIdleStoreAnswersSoon) {
       }
     }
     EXPECT_EQ(client.view().servers.size(), options.servers) << "nobody was taken for dead";
+  });
+}
+
+TEST(TailwindClientSim, SaysWhyTheCoordinatorRefusesATable) {
+  const Options options = small_options("sim", Replication::kTailwind);
+  run_store("sim", 1, options, [&](Env& env, Client&, const Kill&) {
+    Client client(env, options, 1, 50 * kMillisecond);
+    EXPECT_TRUE(refuses([&] { client.create_table(std::string(256, 'n')); }, ErrorCode::kTimeout,
+                        {"256", "255"}));
   });
 }
 

@@ -88,6 +88,7 @@ void Client::connect(std::uint64_t table) {
 std::uint64_t Client::create_table(std::string_view name, const std::vector<NodeId>& owners) {
   const Time deadline = env_.now() + patience_;
   std::uint64_t table = 0;
+  std::string refusal;
   while (table == 0) {
     std::vector<ServerId> ids;
     for (const ListedServer& server : view_.servers) {
@@ -107,14 +108,18 @@ std::uint64_t Client::create_table(std::string_view name, const std::vector<Node
                       [&](CallEnd end, ByteView answer) {
                         has_ended = true;
                         ByteReader in(answer);
-                        if (end == CallEnd::kAnswered) table = in.get<std::uint64_t>();
+                        if (end != CallEnd::kAnswered) return;
+                        table = in.get<std::uint64_t>();
+                        const ByteView why = in.bytes(in.left());
+                        refusal.assign(reinterpret_cast<const char*>(why.data()), why.size());
                       });
       run_until([&] { return has_ended; }, kForever);
     }
     if (table == 0 && env_.now() >= deadline) {
       throw Error(ErrorCode::kTimeout, "table '" + std::string(name) +
                                            "': " + std::to_string(ids.size()) +
-                                           " of its owners are up; do the servers run?");
+                                           " of its owners are up; do the servers run?" +
+                                           (refusal.empty() ? "" : " The coordinator: " + refusal));
     }
     locate();
     run_until([&] { return !is_locating_; }, deadline);

@@ -120,7 +120,8 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
         out.put(state_.create_table(text, owners));
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kInvalidArgument) throw;
-        return;
+        out.put(std::uint64_t{0});
+        return out.put(std::as_bytes(std::span(std::string_view(error.what()))));
       }
       return push();
     }

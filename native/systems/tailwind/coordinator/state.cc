@@ -112,6 +112,10 @@ bool CoordinatorState::has_tablets(ServerId server) const {
   return std::ranges::find(view_.tablets, server, &Tablet::owner) != view_.tablets.end();
 }
 
+bool CoordinatorState::has_room_for(std::size_t tablets) const {
+  return view_.tablets.size() + tablets <= kMostOfAllTables;
+}
+
 /// What all commands count on.
 bool CoordinatorState::is_sound() const {
   const auto is_table = [&](const auto& table) {
@@ -198,6 +202,13 @@ std::uint64_t CoordinatorState::create_table(std::string_view name,
                                                  std::to_string(owners.size()) +
                                                  " tablets; choose 1 to " +
                                                  std::to_string(kMostTablets));
+  if (!has_room_for(owners.size()))
+    throw Error(ErrorCode::kInvalidArgument,
+                "tailwind: with the " + std::to_string(owners.size()) + " tablets of table " +
+                    in_quotes(name) + " there would be " +
+                    std::to_string(view_.tablets.size() + owners.size()) +
+                    "; all tables have at most " + std::to_string(kMostOfAllTables) +
+                    " when one is made, so give it fewer owners or use the tables that are there");
   for (const ServerId owner : owners) {
     if (!view_.is_up(owner))
       throw Error(ErrorCode::kInvalidArgument, "tailwind: table " + in_quotes(name) +
@@ -219,7 +230,7 @@ bool CoordinatorState::apply_create_table(ByteReader& in) {
   get_list(in, [&] { owners.push_back(get_server(in)); });
   const bool is_possible =
       in.done() && may_name_table(name) && !tables_.contains(name) &&
-      may_count_tablets(owners.size()) &&
+      may_count_tablets(owners.size()) && has_room_for(owners.size()) &&
       std::ranges::all_of(owners, [&](ServerId owner) { return view_.is_up(owner); });
   if (!is_possible) return false;
   const std::uint64_t table = tables_.size() + 1;  // tables stay

@@ -43,6 +43,9 @@ class CoordinatorState {
  public:
   static constexpr std::size_t kMostTableName = 255;  // bytes
   static constexpr std::size_t kMostTablets = 4096;   // of a new table
+  /// With those of a new table. Recoveries split tablets, so a view may have more; it goes as one
+  /// message, in which there is room for three times as many.
+  static constexpr std::size_t kMostOfAllTables = 1U << 17;
 
   /// Loads the state from the file `name`; if there is none, begins without servers. Throws
   /// Error(kUnavailable), which names file and offset, if the file is damaged in a way that a crash
@@ -70,8 +73,9 @@ class CoordinatorState {
   bool raise_version(ServerId server, std::uint64_t segment, std::uint64_t version);
   /// Returns the number of the table, from 1 on. A new one gets a tablet for each of `owners`, in
   /// this order, of equal parts of the hashes. Throws Error(kInvalidArgument) for a new name of 0
-  /// or more than kMostTableName bytes, no owners, more than kMostTablets, or an owner that is not
-  /// up: nothing has changed.
+  /// or more than kMostTableName bytes, no owners, more than kMostTablets, more than
+  /// kMostOfAllTables with those of the other tables, or an owner that is not up: nothing has
+  /// changed.
   std::uint64_t create_table(std::string_view name, const std::vector<ServerId>& owners);
   /// Keeps the cut of a recovery, if it is the first one of this server. Returns the one that
   /// counts; it is valid until forget(). Throws Error(kInternal) if the server is not dead.
@@ -116,6 +120,7 @@ class CoordinatorState {
   bool is_dead(ServerId server) const;
   bool is_newest(ServerId server) const;
   bool has_tablets(ServerId server) const;
+  bool has_room_for(std::size_t tablets) const;
 
   Storage& storage_;
   const std::string name_;

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "runtime/worlds_test.h"
 #include "systems/tailwind/coordinator/state_test.h"
+#include "systems/tailwind/rpc/transport.h"
 
 namespace pyrdma::tailwind {
 namespace {
@@ -252,6 +253,27 @@ TEST(TailwindCoordinatorState, TablesHaveLimits) {
   EXPECT_EQ(create(1, 0), ErrorCode::kInvalidArgument);
   EXPECT_EQ(create(1, CoordinatorState::kMostTablets + 1), ErrorCode::kInvalidArgument);
   EXPECT_EQ(create(CoordinatorState::kMostTableName, 1), std::nullopt);
+}
+
+// A message takes the view of all tables, also when recoveries have split each tablet in two.
+TEST(TailwindCoordinatorState, AllTablesTogetherHaveALimit) {
+  constexpr std::size_t kMost = CoordinatorState::kMostOfAllTables;
+  const Servers owners(CoordinatorState::kMostTablets, {0, 0});
+  FakeDisk disk;
+  {
+    CoordinatorState state(disk, kFile);
+    state.enlist({0, 0});
+    for (std::size_t table = 0; table < kMost / owners.size(); ++table)
+      state.create_table(std::to_string(table), owners);
+    EXPECT_EQ(error_of([&] {
+                state.create_table("another", {{0, 0}});
+              }),
+              ErrorCode::kInvalidArgument);
+    EXPECT_EQ(state.create_table("0", owners), 1U) << "it is there";
+  }
+  const CoordinatorState state(disk, kFile);
+  EXPECT_EQ(state.view().tablets.size(), kMost);
+  EXPECT_LT(2 * encoded_bytes(state.view()).size(), Transport::kMostMessage);
 }
 
 TEST(TailwindCoordinatorState, AForgottenLifeStaysRefused) {

@@ -103,7 +103,7 @@ TEST(TailwindConnectionsSim, NobodyKnocksInAnotherNodesName) {
       }
       env.sleep_until(env.now() + 100 * kMicrosecond);
       Stranger stranger(env, options.name);
-      for (const std::uint64_t is_log : {0, 1}) {
+      for (const std::uint64_t is_log : {0U, 1U}) {
         for (const bool has_own_address : {true, false}) {
           Hello hello = stranger.knock({1, 0}, {0, 0});
           hello.nonce = ~std::uint64_t{5};
@@ -160,7 +160,7 @@ TEST(TailwindConnectionsSim, AnEarlierKnockDoesNotStandInTheWay) {
     std::pair<CallEnd, bool> found{CallEnd::kAnswered, false};
     beside_a_transport(runtime::sim_options(2), options, bugs, [&](Env& env, Transport& taking) {
       Stranger stranger(env, options.name);
-      for (const std::uint64_t is_log : {0, 1}) {
+      for (const std::uint64_t is_log : {0U, 1U}) {
         Hello hello = stranger.knock({1, 0}, {0, 0});
         hello.nonce = ~std::uint64_t{5};
         hello.is_log = is_log;
