@@ -26,10 +26,8 @@ Service::Service(Env& env, const Options& options)
       ports_(kPorts),
       cache_mutex_(env),
       cache_(env.nodes()),
-      peers_mutex_(env),
-      peers_(env.nodes()),
       port_mutex_(env),
-      waiting_mutex_(env),
+      inquiries_(env),
       jobs_mutex_(env),
       attempts_(env.nodes()) {
   options_.check(env.nodes());
@@ -50,12 +48,6 @@ Service::~Service() {
   threads_.clear();
 }
 
-std::string Service::key_of(NodeId node, std::uint32_t incarnation) const {
-  return options_.name + "/service/" + std::to_string(node) + "/" + std::to_string(incarnation);
-}
-
-// Each incarnation of a node has a name of its own. A later one tells of the earlier ones that
-// ended before they had a port, so who looks for the newest sees no gap.
 void Service::boot() {
   fabric::Device& device = env_.device();
   device.open();
@@ -73,26 +65,13 @@ void Service::boot() {
   }
   port_ = std::make_unique<ControlPort>(env_, *domain_);
   serve_metadata();
-  fabric::Rendezvous& rendezvous = device.rendezvous();
-  for (std::uint32_t earlier = env_.incarnation(); earlier-- > 0;) {
-    if (rendezvous.find(key_of(env_.node(), earlier))) break;
-    rendezvous.publish_value(key_of(env_.node(), earlier), fabric::QpAddress{});
-  }
-  rendezvous.publish_value(key_of(env_.node(), env_.incarnation()), port_->address());
+  peers_ = std::make_unique<Peers>(env_, *domain_, options_.name);
+  peers_->publish(port_->address());
+  peers_->know(env_.node(), env_.incarnation(), port_->address());
   threads_.push_back(env_.spawn("krcore-control", [this] { run_control(); }));
   threads_.push_back(env_.spawn("krcore-builder", [this] { run_builder(); }));
   try {
-    for (NodeId node = 0; node < env_.nodes(); ++node) {
-      if (node == env_.node()) {
-        know_peer(node, env_.incarnation(), port_->address());
-        continue;
-      }
-      const auto port = rendezvous.await_value<fabric::QpAddress>(
-          key_of(node, 0), env_.now() + runtime::kSetupTimeout);
-      know_peer(node, 0, port);
-      while (find_peer(node)) {
-      }
-    }
+    peers_->await_all();
     connect_meta_servers();
     use_metadata_server();
     is_registered_.resize(options_.meta_servers.size());
@@ -102,6 +81,7 @@ void Service::boot() {
     const auto booted = [this](NodeId node) {
       return options_.name + "/booted/" + std::to_string(node);
     };
+    fabric::Rendezvous& rendezvous = device.rendezvous();
     rendezvous.publish_value(booted(env_.node()), std::uint8_t{1});
     for (NodeId node = 0; env_.incarnation() == 0 && node < env_.nodes(); ++node)
       rendezvous.await(booted(node), env_.now() + runtime::kSetupTimeout);
@@ -110,44 +90,6 @@ void Service::boot() {
     threads_.clear();
     throw;
   }
-}
-
-void Service::know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port) {
-  std::shared_ptr<fabric::AddressHandle> handle;  // none of a life that had no port
-  if (port.node != fabric::kNoNode) handle = env_.device().create_address_handle(*domain_, port);
-  const std::lock_guard<Mutex> lock(peers_mutex_);
-  Peer& peer = peers_[node];
-  if (peer.is_known && peer.incarnation > incarnation) return;
-  if (peer.handle != nullptr) old_handles_.push_back(std::move(peer.handle));
-  peer = {std::move(handle), port, incarnation, true};
-}
-
-// Looks for the next life of a node; returns whether there is one.
-bool Service::find_peer(NodeId node) {
-  std::uint32_t next = 0;
-  {
-    const std::lock_guard<Mutex> lock(peers_mutex_);
-    next = peers_[node].incarnation + 1;
-  }
-  const auto bytes = env_.device().rendezvous().find(key_of(node, next));
-  fabric::QpAddress port;
-  if (!bytes || bytes->size() != sizeof port) return false;
-  std::memcpy(&port, bytes->data(), sizeof port);
-  know_peer(node, next, port);
-  return true;
-}
-
-const fabric::AddressHandle* Service::handle_of(NodeId node) {
-  const std::lock_guard<Mutex> lock(peers_mutex_);
-  return node < peers_.size() ? peers_[node].handle.get() : nullptr;
-}
-
-// A life that ended before it had a port gave no handle. A message of the next life may be the
-// first that this node sees of it.
-const fabric::AddressHandle* Service::handle_of_sender(NodeId node) {
-  const fabric::AddressHandle* handle = handle_of(node);
-  while (handle == nullptr && node < env_.nodes() && find_peer(node)) handle = handle_of(node);
-  return handle;
 }
 
 ControlMessage Service::own_metadata(ControlKind kind) const {

@@ -16,6 +16,8 @@
 #include "env/sync.h"
 #include "systems/krcore/baselines/metadata_rpc.h"
 #include "systems/krcore/control/control_port.h"
+#include "systems/krcore/control/inquiries.h"
+#include "systems/krcore/control/peers.h"
 #include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/memory/regions.h"
 #include "systems/krcore/meta/meta_client.h"
@@ -283,6 +285,7 @@ class Service {
   void run_builder();
   void take_control(const ControlMessage& message);
   void answer(const ControlMessage& to, ControlMessage message);
+  void send_if_due(Inquiry& inquiry);
   bool ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
            bool is_builder = false);
   std::optional<Job> next_offer();
@@ -304,12 +307,6 @@ class Service {
   void end_left();
   void move_users(CorePool& pool, NodeId node);
   ControlMessage own_metadata(ControlKind kind) const;
-  const fabric::AddressHandle* handle_of(NodeId node);
-  const fabric::AddressHandle* handle_of_sender(NodeId node);
-  std::uint32_t known_life(NodeId node);
-  void know_peer(NodeId node, std::uint32_t incarnation, const fabric::QpAddress& port);
-  bool find_peer(NodeId node);
-  std::string key_of(NodeId node, std::uint32_t incarnation) const;
 
   Env& env_;
   Options options_;
@@ -347,27 +344,12 @@ class Service {
   };
   std::vector<Cached> cache_;
   Watch cache_watch_;
-  Mutex peers_mutex_;
-  struct Peer {
-    std::shared_ptr<fabric::AddressHandle> handle;
-    fabric::QpAddress port;
-    std::uint32_t incarnation = 0;
-    bool is_known = false;
-  };
-  std::vector<Peer> peers_;
-  std::vector<std::shared_ptr<fabric::AddressHandle>> old_handles_;  // requests may name them
+  std::unique_ptr<Peers> peers_;
 
   // Control path in the background.
   std::unique_ptr<ControlPort> port_;
   Mutex port_mutex_;
-  struct Waiting {
-    std::uint64_t ticket = 0;
-    bool is_answered = false;
-    ControlMessage reply;
-  };
-  Mutex waiting_mutex_;
-  std::deque<Waiting*> waiting_;
-  Watch waiting_watch_;
+  Inquiries inquiries_;
   Mutex jobs_mutex_;
   std::deque<Job> jobs_;
   /// Attempts to make a reliable connection to a node.

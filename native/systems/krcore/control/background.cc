@@ -15,64 +15,49 @@ namespace {
 constexpr Time kTurn = 100 * kMicrosecond;
 constexpr Time kIdleTurn = 500 * kMicrosecond;
 constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message or a job
-constexpr Time kFirstRetry = kMillisecond;
+constexpr Time kFirstRetry = kMillisecond, kLongestRetry = 64 * kFirstRetry;
 constexpr Time kReconnect = 100 * kMillisecond;  // attempts at a lost meta server
 constexpr Time kPeerAnswers = 200 * kMillisecond;
 
 }  // namespace
 
+// Sends the inquiry if it is time. A peer that has not answered may have begun another life.
+void Service::send_if_due(Inquiry& inquiry) {
+  if (env_.now() < inquiry.again) return;
+  const NodeId node = inquiry.request.to;
+  if (inquiry.interval != 0) peers_->find_next(node);
+  const Peers::Peer peer = peers_->of(node);
+  if (peer.handle != nullptr) {
+    const std::lock_guard<Mutex> lock(port_mutex_);
+    port_->send(peer.handle, peer.port, inquiry.request);
+  }
+  inquiry.interval = std::clamp(2 * inquiry.interval, kFirstRetry, kLongestRetry);
+  inquiry.again = env_.now() + inquiry.interval;
+}
+
 // The builder answers offers of others while it waits for an answer to its own: two builders may
 // ask each other.
 bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
                   bool is_builder) {
-  Waiting waiting;
-  waiting.ticket = request.ticket = next_number();
+  request.ticket = next_number();
   request.to = node;
-  {
-    const std::lock_guard<Mutex> lock(waiting_mutex_);
-    waiting_.push_back(&waiting);
-  }
-  struct Leave {
-    Service& service;
-    Waiting* waiting;
-    ~Leave() {
-      const std::lock_guard<Mutex> lock(service.waiting_mutex_);
-      std::erase(service.waiting_, waiting);
-    }
-  } leave{*this, &waiting};
-  const Time end = env_.now() + timeout;
-  Time interval = kFirstRetry;
+  Inquiry inquiry(inquiries_, request, env_.now() + timeout);
   for (;;) {
-    {
-      Peer peer;
-      {
-        const std::lock_guard<Mutex> lock(peers_mutex_);
-        peer = peers_[node];
-      }
-      if (peer.handle != nullptr) {
-        const std::lock_guard<Mutex> lock(port_mutex_);
-        port_->send(peer.handle, peer.port, request);
-      }
-    }
-    const Time until = std::min(end, env_.now() + interval);
+    send_if_due(inquiry);
     std::optional<Job> offer;
     const auto answered = [&] {
       if (is_builder) offer = next_offer();
-      const std::lock_guard<Mutex> lock(waiting_mutex_);
-      return waiting.is_answered || offer.has_value() || stops_.load(std::memory_order_acquire);
+      return inquiry.is_answered() || offer.has_value() || stops_.load(std::memory_order_acquire);
     };
-    while (env_.poll_until(answered, until, is_builder ? nullptr : &waiting_watch_) && offer)
+    while (env_.poll_until(answered, std::min(inquiry.end, inquiry.again),
+                           is_builder ? nullptr : &inquiries_.watch()) &&
+           offer)
       run_job(*std::exchange(offer, std::nullopt));
-    {
-      const std::lock_guard<Mutex> lock(waiting_mutex_);
-      if (waiting.is_answered) {
-        reply = waiting.reply;
-        return true;
-      }
+    if (inquiry.is_answered()) {
+      reply = inquiry.answer();
+      return true;
     }
-    if (stops_.load(std::memory_order_acquire) || env_.now() >= end) return false;
-    interval = std::min(2 * interval, 64 * kFirstRetry);
-    find_peer(node);
+    if (stops_.load(std::memory_order_acquire) || env_.now() >= inquiry.end) return false;
   }
 }
 
@@ -92,15 +77,10 @@ void Service::answer(const ControlMessage& to, ControlMessage message) {
   message.from = env_.node();
   message.incarnation = env_.incarnation();
   message.ticket = to.ticket;
-  std::shared_ptr<fabric::AddressHandle> handle;
-  {
-    const std::lock_guard<Mutex> lock(peers_mutex_);
-    const Peer& peer = peers_[to.from];
-    if (peer.incarnation == to.incarnation) handle = peer.handle;
-  }
-  if (handle == nullptr) return;
+  const Peers::Peer peer = peers_->of(to.from);
+  if (peer.life != to.incarnation || peer.handle == nullptr) return;
   const std::lock_guard<Mutex> lock(port_mutex_);
-  port_->send(handle, to.port, message);
+  port_->send(peer.handle, to.port, message);
 }
 
 // A poll without a result makes the other pollers of the node look at what this thread has done.
@@ -145,14 +125,10 @@ void Service::take_control(const ControlMessage& message) {
     ++counters_.malformed;
     return;
   }
-  bool is_new = false;
-  {
-    const std::lock_guard<Mutex> lock(peers_mutex_);
-    const Peer& peer = peers_[message.from];
-    if (peer.is_known && peer.incarnation > message.incarnation) return;
-    is_new = !peer.is_known || peer.incarnation != message.incarnation;
-  }
-  if (is_new) know_peer(message.from, message.incarnation, message.port);
+  const Peers::Peer peer = peers_->of(message.from);
+  if (peer.is_known && peer.life > message.incarnation) return;
+  if (!peer.is_known || peer.life != message.incarnation)
+    peers_->know(message.from, message.incarnation, message.port);
   switch (message.kind) {
     case ControlKind::kRegister: {
       if (meta_server_ == nullptr) return;
@@ -179,16 +155,9 @@ void Service::take_control(const ControlMessage& message) {
     case ControlKind::kRegistered:
     case ControlKind::kMeta:
     case ControlKind::kAccept:
-    case ControlKind::kRefuse: {
-      const std::lock_guard<Mutex> lock(waiting_mutex_);
-      for (Waiting* each : waiting_) {
-        if (each->ticket != message.ticket || each->is_answered) continue;
-        each->reply = message;
-        each->is_answered = true;
-      }
-      env_.notify(waiting_watch_);
+    case ControlKind::kRefuse:
+      inquiries_.answer(message);
       return;
-    }
     case ControlKind::kCount:
       return;
   }

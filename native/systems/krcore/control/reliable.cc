@@ -186,7 +186,7 @@ void Service::accept_reliable(const ControlMessage& offer) {
 void Service::vacate(CorePool& own, PhysicalQp& qp) {
   DctMeta meta;
   if (resolve(qp.peer(), meta) != ConnectResult::kConnected) return;
-  const fabric::AddressHandle* handle = handle_of(qp.peer());
+  const fabric::AddressHandle* handle = peers_->handle_of(qp.peer());
   const std::lock_guard<Mutex> table(table_mutex_);
   const std::lock_guard<Mutex> lock(own.mutex);
   for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {

@@ -140,7 +140,7 @@ bool Service::place_at_once(CorePool& pool, Vqp& v) {
   }
   Destination to;
   if (pool.dynamic.empty() || !has_cached(v.node, to.meta)) return false;
-  to.handle = handle_of(v.node);
+  to.handle = peers_->handle_of(v.node);
   if (to.handle == nullptr) return false;
   place_dynamic(pool, v, to);
   return true;
@@ -182,11 +182,11 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   Destination to;
   const ConnectResult result = resolve(node, to.meta);
   if (result != ConnectResult::kConnected) return result;
-  to.handle = handle_of(node);
+  to.handle = peers_->handle_of(node);
   if (to.handle == nullptr) {
     // This life of the node ended before it had a port; the next one has other metadata.
     env_.reached("krcore/no_port");
-    find_peer(node);
+    peers_->find_next(node);
     const std::lock_guard<Mutex> lock(cache_mutex_);
     cache_[node].has_meta = false;
     return ConnectResult::kUnknownNode;
@@ -218,11 +218,6 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
   const ConnectResult result = place_after_asking(*v, node);
   if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
   return result;
-}
-
-std::uint32_t Service::known_life(NodeId node) {
-  const std::lock_guard<Mutex> lock(peers_mutex_);
-  return peers_[node].incarnation;
 }
 
 bool Service::has_cached(NodeId node, DctMeta& meta) {
@@ -265,7 +260,7 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
   MetaClient::Answer answer = options_.metadata == Metadata::kRpc
                                   ? state.metadata->target_of(node, meta)
                                   : state.meta.target_of(node, meta);
-  if (answer == MetaClient::Answer::kFound && meta.incarnation < known_life(node)) {
+  if (answer == MetaClient::Answer::kFound && meta.incarnation < peers_->life_of(node)) {
     env_.reached("krcore/stale_meta");
     answer = MetaClient::Answer::kUnknown;
   }

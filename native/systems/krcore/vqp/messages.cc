@@ -149,7 +149,7 @@ void Service::refuse(CorePool& pool, const MessageHeader& header, Status status)
 // The order of such a message among others does not matter, so any queue pair of this core will do.
 bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                                    const MessageHeader& header) {
-  Destination to{handle_of_sender(node), meta};
+  Destination to{peers_->handle_of_sender(node), meta};
   const std::lock_guard<Mutex> lock(pool.mutex);
   Prepared message;
   message.kind = Prepared::Kind::kInternal;
@@ -168,7 +168,7 @@ bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& m
 void Service::send_deferred(CorePool& pool) {
   while (!pool.fetches.empty()) {
     Prepared& read = pool.fetches.front();
-    if (read.to.handle == nullptr) read.to.handle = handle_of_sender(read.node);
+    if (read.to.handle == nullptr) read.to.handle = peers_->handle_of_sender(read.node);
     PhysicalQp* qp = pool.next_to(read.node, read.to);
     if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
         post_physical(pool, *qp, {&read, 1}) == 0)
@@ -177,7 +177,7 @@ void Service::send_deferred(CorePool& pool) {
   }
   for (std::size_t left = pool.deferred.size(); left-- > 0;) {
     const CorePool::Deferred next = pool.deferred.front();
-    const Destination to{handle_of_sender(next.node), next.meta};
+    const Destination to{peers_->handle_of_sender(next.node), next.meta};
     PhysicalQp* qp = pool.next_to(next.node, to);
     if (qp == nullptr || qp->has_failed || qp->room() == 0) return;
     pool.deferred.pop_front();
@@ -337,7 +337,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   v->node = header.from_node;
   v->peer = header.from;
   v->peer_epoch = header.from_epoch;
-  v->to = {handle_of_sender(header.from_node), header.meta};
+  v->to = {peers_->handle_of_sender(header.from_node), header.meta};
   adopt(*v, lock.pool->next_to(v->node, v->to));
   v->state.store(VqpState::kConnected);
   bound.replies[sender].vqp = v->id;

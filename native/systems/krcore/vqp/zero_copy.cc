@@ -38,7 +38,7 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
     piece.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, sge.length));
     left -= piece.length;
   }
-  read.to = {handle_of_sender(item.header.from_node), item.header.meta};
+  read.to = {peers_->handle_of_sender(item.header.from_node), item.header.meta};
   const std::lock_guard<Mutex> lock(pool.mutex);
   PhysicalQp* qp = pool.next_to(read.node, read.to);
   if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);

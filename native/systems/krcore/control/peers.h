@@ -1,0 +1,51 @@
+// How to reach the services of other nodes: the life of each node, and the port of that life.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "env/sync.h"
+#include "fabric/fabric.h"
+
+namespace pyrdma::krcore {
+
+/// Any thread may use it. Control path, but for the look at a handle, which takes a lock.
+class Peers {
+ public:
+  /// The services of one `name` meet.
+  Peers(Env& env, fabric::ProtectionDomain& domain, std::string name);
+
+  /// Tells the others this life's port.
+  void publish(const fabric::QpAddress& port);
+  /// Waits for the first life of each other node, and looks for later ones.
+  void await_all();
+  /// Looks for the next life of a node; returns whether there is one.
+  bool find_next(NodeId node);
+  void know(NodeId node, std::uint32_t life, const fabric::QpAddress& port);
+
+  struct Peer {
+    std::shared_ptr<fabric::AddressHandle> handle;  // null of a life that had no port
+    fabric::QpAddress port;
+    std::uint32_t life = 0;  // its incarnation
+    bool is_known = false;
+  };
+  /// Returns what is known of a node.
+  Peer of(NodeId node);
+  std::uint32_t life_of(NodeId node);
+  /// Null for a life that ended before it had a port. A handle lives as long as this object.
+  const fabric::AddressHandle* handle_of(NodeId node);
+  /// A message of the next life may be the first that this node sees of it.
+  const fabric::AddressHandle* handle_of_sender(NodeId node);
+
+ private:
+  std::string key_of(NodeId node, std::uint32_t life) const;
+  Env& env_;
+  fabric::ProtectionDomain& domain_;
+  const std::string name_;
+  Mutex mutex_;
+  std::vector<Peer> peers_;
+  std::vector<std::shared_ptr<fabric::AddressHandle>> old_handles_;  // requests may name them
+};
+
+}  // namespace pyrdma::krcore
