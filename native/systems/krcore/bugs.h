@@ -27,9 +27,10 @@ enum class Bug : std::uint8_t {
   kStaleMetaKept,        // metadata of an earlier life of a node
   kGenerationIgnored,    // of a virtual queue pair that has been made again
   kReadBeforeReceive,    // a zero-copy send ends before the READ
+  kStrangersBelieved,    // a datagram speaks for the node that it names
 };
 
-inline constexpr std::array<std::string_view, 17> kBugNames{"no_check",
+inline constexpr std::array<std::string_view, 18> kBugNames{"no_check",
                                                             "error_by_opcode",
                                                             "dead_queue_pair_kept",
                                                             "count_unpacked_short",
@@ -45,7 +46,8 @@ inline constexpr std::array<std::string_view, 17> kBugNames{"no_check",
                                                             "transfer_without_ack",
                                                             "stale_meta_kept",
                                                             "generation_ignored",
-                                                            "read_before_receive"};
+                                                            "read_before_receive",
+                                                            "strangers_believed"};
 
 class Bugs {
  public:

@@ -19,6 +19,7 @@ constexpr std::uint32_t kCoresWithoutNumber = 2;  // pools where Env names no co
 Service::Service(Env& env, const Options& options)
     : env_(env),
       options_(options),
+      failure_(env),
       meta_server_mutex_(env),
       table_mutex_(env),
       table_(options.virtual_queue_pairs),
@@ -63,13 +64,12 @@ void Service::boot() {
     core_states_.push_back(std::make_unique<CoreState>(env_, *domain_, options_));
     pools_.push_back(std::make_unique<CorePool>(env_, *domain_, options_, core));
   }
-  port_ = std::make_unique<ControlPort>(env_, *domain_);
+  port_ = std::make_unique<ControlPort>(env_, *domain_, options_.bugs);
   serve_metadata();
-  peers_ = std::make_unique<Peers>(env_, *domain_, options_.name);
+  peers_ = std::make_unique<Peers>(env_, *domain_, options_);
   peers_->publish(port_->address());
-  peers_->know(env_.node(), env_.incarnation(), port_->address());
-  threads_.push_back(env_.spawn("krcore-control", [this] { run_control(); }));
-  threads_.push_back(env_.spawn("krcore-builder", [this] { run_builder(); }));
+  threads_.push_back(failure_.spawn("krcore-control", [this] { run_control(); }));
+  threads_.push_back(failure_.spawn("krcore-builder", [this] { run_builder(); }));
   try {
     peers_->await_all();
     connect_meta_servers();
@@ -137,7 +137,7 @@ bool Service::connect_meta(MetaClient& client, NodeId server, Time timeout, bool
 void Service::serve_metadata() {
   if (options_.metadata != Metadata::kRpc || meta_server_ == nullptr) return;
   metadata_server_ =
-      std::make_unique<MetadataServer>(env_, *domain_, *meta_server_, meta_server_mutex_);
+      std::make_unique<MetadataServer>(env_, *domain_, *meta_server_, meta_server_mutex_, failure_);
   if (env_.incarnation() != 0 || options_.meta_servers.front() != env_.node()) return;
   env_.device().rendezvous().publish_value(options_.name + "/metadata",
                                            metadata_server_->address());

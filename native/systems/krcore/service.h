@@ -16,6 +16,7 @@
 #include "env/sync.h"
 #include "systems/krcore/baselines/metadata_rpc.h"
 #include "systems/krcore/control/control_port.h"
+#include "systems/krcore/control/failure.h"
 #include "systems/krcore/control/inquiries.h"
 #include "systems/krcore/control/peers.h"
 #include "systems/krcore/memory/mr_store.h"
@@ -72,6 +73,8 @@ struct Counters {
   std::atomic<std::uint64_t> reposted{0}, rc_made{0}, rc_reclaimed{0}, zero_copies{0};
 };
 
+/// A service whose background thread has ended with an error cannot go on. Then each call that
+/// creates, connects, posts or polls throws this error.
 class Service {
  public:
   /// Boots the node's service, and returns when all nodes have one. Control path.
@@ -245,6 +248,9 @@ class Service {
   Vqp* named_by(const MessageHeader& header);
   /// Tells whether a message is for a connection that a reset of the queue pair has ended.
   static bool is_for_earlier(const Vqp& v, const MessageHeader& header);
+  /// Tells whether a message names the node and the life to which the queue pair is connected. The
+  /// caller holds the lock of its pool.
+  static bool is_from_peer(const Vqp& v, const MessageHeader& header);
   void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
   void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
   bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
@@ -316,6 +322,9 @@ class Service {
   std::atomic<std::uint64_t> next_number_{1};
   std::atomic<std::uint64_t> forgotten_{0};  // see KnownRegion
   Counters counters_;
+  Failure failure_;  // of a background thread
+  /// Nothing comes from the background threads any more.
+  bool has_ended() const { return stops_.load(std::memory_order_acquire) || failure_.has_failed(); }
 
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<Regions> regions_;

@@ -105,10 +105,30 @@ struct TableAddress {
   std::uint32_t buckets = 0, entries = 0;
 };
 
+/// Tells whether `answer` is what the receiver of `request` may answer.
+inline bool is_answer_to(ControlKind request, ControlKind answer) {
+  switch (request) {
+    case ControlKind::kRegister:
+    case ControlKind::kDisconnect:
+      return answer == ControlKind::kRegistered;
+    case ControlKind::kQuery:
+      return answer == ControlKind::kMeta;
+    case ControlKind::kConnectMeta:
+      return answer == ControlKind::kAccept;
+    case ControlKind::kConnect:
+      return answer == ControlKind::kAccept || answer == ControlKind::kRefuse;
+    case ControlKind::kConfirm:
+      return answer == ControlKind::kRegistered || answer == ControlKind::kRefuse;
+    default:
+      return false;
+  }
+}
+
 /// A datagram of the control path. Datagrams may be lost, doubled, delayed or damaged: a request is
 /// sent again until its answer comes, and equal requests have equal answers.
 struct ControlMessage {
   static constexpr std::uint32_t kMagic = 0x4b524331;
+  static constexpr std::uint32_t kAnyLife = ~0U;
   std::uint32_t magic = kMagic;
   ControlKind kind = ControlKind::kRegister;
   std::uint32_t from = 0, to = 0;  // nodes
@@ -116,16 +136,24 @@ struct ControlMessage {
   std::uint32_t about = 0;         // kQuery, kMeta: a node
   std::uint64_t ticket = 0;
   DctMeta meta;
-  std::uint32_t core = 0;        // kConnect, kAccept: the pool that has the connection
-  std::uint32_t from_core = 0;   // of the sender
-  fabric::QpAddress queue_pair;  // kConnect, kAccept
-  fabric::QpAddress port;        // where the sender takes datagrams
-  TableAddress tables[2];        // kRegister, kMeta: ValidMR. kAccept of a meta server: its two
-  std::uint64_t sum = 0;         // of all before
+  std::uint32_t core = 0;                   // kConnect, kAccept: the pool that has the connection
+  std::uint32_t from_core = 0;              // of the sender
+  fabric::QpAddress queue_pair;             // kConnect, kAccept
+  fabric::QpAddress port;                   // where the sender takes datagrams
+  std::uint32_t to_incarnation = kAnyLife;  // of the receiver, as the sender knows it
+  TableAddress tables[2];  // kRegister, kMeta: ValidMR. kAccept of a meta server: its two
+  std::uint64_t sum = 0;   // of all before
 };
 
 inline std::uint64_t sum_of(const ControlMessage& message) {
   return checksum(std::as_bytes(std::span(&message, 1)).first(offsetof(ControlMessage, sum)));
+}
+
+/// Tells whether the NIC names the queue pair at `address` as the sender of a datagram. Over verbs
+/// it names the number of the queue pair alone.
+inline bool is_from(const fabric::Completion& datagram, const fabric::QpAddress& address) {
+  return datagram.source_qpn == address.qp_num &&
+         (datagram.source_node == fabric::kNoNode || datagram.source_node == address.node);
 }
 
 inline std::optional<ControlMessage> parse_control(const std::byte* at, std::size_t bytes) {

@@ -23,6 +23,7 @@
 #include "env/sync.h"
 #include "fabric/fabric.h"
 #include "systems/krcore/control/control_port.h"
+#include "systems/krcore/control/failure.h"
 
 namespace pyrdma::krcore {
 
@@ -162,12 +163,13 @@ class Lite {
   };
   /// An exchange that this node has begun.
   struct Making {
+    NodeId with = 0;
     std::uint64_t ticket = 0;
     bool has_address = false, is_ready = false;
     fabric::QpAddress theirs;
   };
   struct Made {
-    explicit Made(Lite& owner);
+    Made(Lite& owner, NodeId with);
     ~Made();
     Made(const Made&) = delete;
     Made& operator=(const Made&) = delete;
@@ -205,9 +207,11 @@ class Lite {
   void run_builder();
   void run_manager();
   void take(const ControlMessage& message);
+  bool may_offer(const ControlMessage& message) const;
   Offer* next_offer(std::deque<Offer*>& queue);
   void accept(Offer& offer);
   void manage(Offer& offer);
+  bool has_ended() const { return stops_.load(std::memory_order_acquire) || failure_.has_failed(); }
   std::string key_of(NodeId node) const { return options_.name + "/lite/" + std::to_string(node); }
 
   Env& env_;
@@ -228,6 +232,7 @@ class Lite {
   std::vector<Making*> makings_;
   std::map<std::pair<NodeId, std::uint64_t>, std::unique_ptr<Offer>> offers_;
   std::deque<Offer*> to_build_, to_manage_;
+  Failure failure_;  // of a thread
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 

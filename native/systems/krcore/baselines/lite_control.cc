@@ -29,7 +29,7 @@ constexpr Time kLiteSecondHalf = 10 * kSecond;
 }  // namespace
 
 Lite::Lite(Env& env, const LiteOptions& options)
-    : env_(env), options_(options), connections_mutex_(env), control_mutex_(env) {
+    : env_(env), options_(options), connections_mutex_(env), control_mutex_(env), failure_(env) {
   options_.check(env.nodes());
   fabric::Device& device = env.device();
   if (!device.capabilities().ud || !device.capabilities().rc) {
@@ -43,11 +43,12 @@ Lite::Lite(Env& env, const LiteOptions& options)
     peers_.push_back(std::make_unique<Peer>(env, options_.connections_per_peer));
   port_ = std::make_unique<ControlPort>(env, *domain_);
   device.rendezvous().publish_value(key_of(env.node()), port_->address());
-  threads_.push_back(env.spawn("lite-control", [this] { run_control(); }));
+  threads_.push_back(failure_.spawn("lite-control", [this] { run_control(); }));
   for (std::uint32_t i = 0; i < options_.builders; ++i)
-    threads_.push_back(env.spawn("lite-builder/" + std::to_string(i), [this] { run_builder(); }));
+    threads_.push_back(
+        failure_.spawn("lite-builder/" + std::to_string(i), [this] { run_builder(); }));
   if (options_.control == LiteControl::kCentral && options_.manager == env.node())
-    threads_.push_back(env.spawn("lite-manager", [this] { run_manager(); }));
+    threads_.push_back(failure_.spawn("lite-manager", [this] { run_manager(); }));
   try {
     runtime::node_barrier(env, options_.name + "/lite-booted");
   } catch (...) {
@@ -91,6 +92,7 @@ void Lite::put(std::unique_ptr<LiteConnection> connection) {
 
 bool Lite::connect(NodeId node) {
   env_.charge(Cost::kSystemCall);
+  failure_.check();
   if (node >= peers_.size()) return false;
   Peer& peer = *peers_[node];
   if (peer.used.load(std::memory_order_acquire) == peer.slots.size()) return true;
@@ -102,10 +104,12 @@ bool Lite::connect(NodeId node) {
 
 bool Lite::connect_anew(NodeId node) {
   env_.charge(Cost::kSystemCall);
+  failure_.check();
   return node < peers_.size() && make(node);
 }
 
-Lite::Made::Made(Lite& owner) : lite(owner) {
+Lite::Made::Made(Lite& owner, NodeId with) : lite(owner) {
+  making.with = with;
   making.ticket = lite.next_ticket_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard<Mutex> lock(lite.control_mutex_);
   lite.makings_.push_back(&making);
@@ -119,7 +123,7 @@ Lite::Made::~Made() {
 bool Lite::make(NodeId node) {
   const bool is_central = options_.control == LiteControl::kCentral;
   const NodeId with = is_central ? options_.manager : node;
-  Made made(*this);
+  Made made(*this, with);
   fabric::QpAddress port;
   if (!resolve(with, port)) return false;
   ControlMessage request;
@@ -168,8 +172,7 @@ bool Lite::exchange(NodeId with, const fabric::QpAddress& port, const ControlMes
                     const Making& making, bool wants_ready) {
   const auto has_come = [&] {
     const std::lock_guard<Mutex> lock(control_mutex_);
-    return (wants_ready ? making.is_ready : making.has_address) ||
-           stops_.load(std::memory_order_acquire);
+    return (wants_ready ? making.is_ready : making.has_address) || has_ended();
   };
   const Time end = env_.now() + kLiteAnswers;
   bool sends = !wants_ready;
@@ -177,8 +180,7 @@ bool Lite::exchange(NodeId with, const fabric::QpAddress& port, const ControlMes
        interval = std::min(2 * interval, kLiteMostRetry)) {
     if (sends) send(with, port, request);
     sends = true;
-    if (env_.poll_until(has_come, env_.now() + interval, &control_watch_))
-      return !stops_.load(std::memory_order_acquire);
+    if (env_.poll_until(has_come, env_.now() + interval, &control_watch_)) return !has_ended();
     env_.reached("krcore/lite_asked_again");
   }
   return false;
@@ -194,9 +196,21 @@ void Lite::run_control() {
           return message.has_value();
         },
         env_.now() + kLiteStop, &port_->completions().watch());
-    if (message) take(*message);
+    if (message) attempt(env_, [&] { take(*message); });
   }
   env_.notify(control_watch_);
+}
+
+// A node makes connections for itself. The manager makes them for others.
+bool Lite::may_offer(const ControlMessage& message) const {
+  const bool has_queue_pair = message.queue_pair.node != fabric::kNoNode;
+  if (message.kind == ControlKind::kConnectMeta)
+    return options_.control == LiteControl::kCentral && options_.manager == env_.node() &&
+           message.queue_pair.node == message.from;
+  const bool is_managers =
+      options_.control == LiteControl::kCentral && message.from == options_.manager;
+  return message.kind == ControlKind::kConnect && (message.about == message.from || is_managers) &&
+         (!has_queue_pair || message.queue_pair.node == message.about);
 }
 
 void Lite::take(const ControlMessage& message) {
@@ -205,7 +219,7 @@ void Lite::take(const ControlMessage& message) {
   const std::lock_guard<Mutex> lock(control_mutex_);
   if (message.kind == ControlKind::kAccept || message.kind == ControlKind::kRegistered) {
     for (Making* making : makings_) {
-      if (making->ticket != message.ticket) continue;
+      if (making->ticket != message.ticket || making->with != message.from) continue;
       // Its thread reads the address without the lock once it is there. Later answers are equal.
       if (!std::exchange(making->has_address, true)) making->theirs = message.queue_pair;
       making->is_ready |= message.kind == ControlKind::kRegistered;
@@ -213,9 +227,8 @@ void Lite::take(const ControlMessage& message) {
     env_.notify(control_watch_);
     return;
   }
+  if (!may_offer(message)) return;
   const bool is_central = message.kind == ControlKind::kConnectMeta;
-  if (message.kind != ControlKind::kConnect && !is_central) return;
-  if (is_central && options_.manager != env_.node()) return;
   std::unique_ptr<Offer>& place = offers_[{message.from, message.ticket}];
   if (place == nullptr) {
     place = std::make_unique<Offer>();
@@ -264,11 +277,11 @@ Lite::Offer* Lite::next_offer(std::deque<Offer*>& queue) {
 }
 
 void Lite::run_builder() {
-  while (Offer* offer = next_offer(to_build_)) accept(*offer);
+  while (Offer* offer = next_offer(to_build_)) attempt(env_, [&] { accept(*offer); });
 }
 
 void Lite::run_manager() {
-  while (Offer* offer = next_offer(to_manage_)) manage(*offer);
+  while (Offer* offer = next_offer(to_manage_)) attempt(env_, [&] { manage(*offer); });
 }
 
 // The passive end. An offer whose second half does not come is left.
@@ -302,7 +315,7 @@ void Lite::manage(Offer& offer) {
   ControlMessage request = offer.request;
   request.kind = ControlKind::kConnect;
   request.about = offer.request.from;
-  Made made(*this);
+  Made made(*this, offer.request.about);
   request.ticket = made.making.ticket;
   if (!exchange(offer.request.about, port, request, made.making, false) ||
       !exchange(offer.request.about, port, request, made.making, true))

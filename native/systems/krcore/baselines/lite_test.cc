@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/node_barrier.h"
+#include "systems/krcore/control/stranger_test.h"
 #include "systems/krcore/worlds_test.h"
 
 namespace pyrdma::krcore {
@@ -184,6 +185,40 @@ TEST(KrcoreLiteMemory, IsThePapers) {
   EXPECT_NEAR(static_cast<double>(LiteMemory::of(10000, false)) / (1 << 30), 1.52, 0.01);
   EXPECT_NEAR(static_cast<double>(LiteMemory::of(5000, false)) / (1 << 20), 780, 10);
   EXPECT_NEAR(static_cast<double>(LiteMemory::of(5000, true)) / 1e9, 1.5, 0.05);
+}
+
+// Offers of a node may name what does not exist, or be made in another node's name.
+TEST(KrcoreLiteSim, ABadOfferEndsAlone) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(3));
+  cluster.run([&](Env& env) {
+    LiteOptions options;
+    options.builders = 1;
+    Lite lite(env, options);
+    if (env.node() == 1) {
+      Stranger stranger(env);
+      for (const NodeId named : {1U, 2U}) {
+        ControlMessage offer;
+        offer.kind = ControlKind::kConnect;
+        offer.from = offer.about = named;
+        offer.ticket = 1;
+        offer.port = offer.queue_pair = stranger.port();
+        offer.queue_pair.lid = 77;  // no device
+        offer.sum = sum_of(offer);
+        stranger.send(env.device().rendezvous().await_value<fabric::QpAddress>(
+                          options.name + "/lite/0", env.now() + kSecond),
+                      std::as_bytes(std::span(&offer, 1)));
+      }
+    }
+    runtime::node_barrier(env, "sent");
+    if (env.node() == 2) {
+      EXPECT_TRUE(lite.connect(0));
+    }
+    runtime::node_barrier(env, "done", 600 * kSecond);
+    if (env.node() == 0) {
+      EXPECT_EQ(lite.connections_to(1), 0u);
+      EXPECT_EQ(lite.connections_to(2), options.connections_per_peer);
+    }
+  });
 }
 
 }  // namespace

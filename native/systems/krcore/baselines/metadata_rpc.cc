@@ -70,7 +70,7 @@ template void seal_metadata<MetadataRequest>(MetadataRequest&);
 template void seal_metadata<MetadataResponse>(MetadataResponse&);
 
 MetadataServer::MetadataServer(Env& env, fabric::ProtectionDomain& domain, const MetaServer& tables,
-                               Mutex& mutex)
+                               Mutex& mutex, Failure& failure)
     : env_(env), domain_(domain), tables_(tables), mutex_(mutex), handles_(env.nodes()) {
   fabric::Device& device = env.device();
   receive_entries_ = std::min({kServerReceives, device.capabilities().max_queue_entries,
@@ -90,7 +90,7 @@ MetadataServer::MetadataServer(Env& env, fabric::ProtectionDomain& domain, const
   to_receive_.clear();
   pieces_.resize(kServerSends);
   address_ = qp_->address();
-  thread_ = env.spawn("krcore-metadata", [this] { run(); });
+  thread_ = failure.spawn("krcore-metadata", [this] { run(); });
 }
 
 MetadataServer::~MetadataServer() {
@@ -116,7 +116,8 @@ std::size_t MetadataServer::round() {
     const auto request = parse_metadata<MetadataRequest>(
         memory_->data() + wc.wr_id * kMetadataSlot + fabric::kGrhBytes,
         wc.byte_count - fabric::kGrhBytes);
-    if (request && request->from.node < handles_.size()) answer(*request);
+    if (request && request->from.node < handles_.size() && is_from(wc, request->from))
+      attempt(env_, [&] { answer(*request); });
   }
   post_answers();
   if (to_receive_.size() >= kRound / 2) {
@@ -232,7 +233,7 @@ std::optional<MetadataResponse> MetadataClient::take() {
     }
     qp_->receive(memory_->sge(at, kMetadataSlot), wc.wr_id);
     // The answer of a request that has been repeated may come twice.
-    if (response && response->ticket == ticket_) return response;
+    if (response && response->ticket == ticket_ && is_from(wc, server_)) return response;
   }
   return std::nullopt;
 }

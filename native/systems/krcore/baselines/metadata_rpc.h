@@ -14,6 +14,7 @@
 
 #include "env/sync.h"
 #include "fabric/fabric.h"
+#include "systems/krcore/control/failure.h"
 #include "systems/krcore/meta/meta_client.h"
 #include "systems/krcore/meta/meta_server.h"
 
@@ -48,8 +49,9 @@ void seal_metadata(T& message);
 class MetadataServer {
  public:
   /// `mutex` guards the tables, and both outlive the server.
-  MetadataServer(Env& env, fabric::ProtectionDomain& domain, const MetaServer& tables,
-                 Mutex& mutex);
+  /// `failure` learns of an error that ends the thread.
+  MetadataServer(Env& env, fabric::ProtectionDomain& domain, const MetaServer& tables, Mutex& mutex,
+                 Failure& failure);
   ~MetadataServer();
   MetadataServer(const MetadataServer&) = delete;
   MetadataServer& operator=(const MetadataServer&) = delete;

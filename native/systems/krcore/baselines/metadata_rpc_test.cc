@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/node_barrier.h"
+#include "systems/krcore/control/stranger_test.h"
 #include "systems/krcore/worlds_test.h"
 
 namespace pyrdma::krcore {
@@ -52,7 +53,8 @@ TEST_P(KrcoreMetadataRpc, AnswersBelongToTheirRequests) {
       for (std::uint32_t node = 0; node < kNodes; ++node)
         ASSERT_TRUE(tables.add(node, {node + 7, 3 * node, 0}, {}));
       Mutex mutex(env);
-      MetadataServer server(env, *domain, tables, mutex);
+      Failure failure(env);
+      MetadataServer server(env, *domain, tables, mutex, failure);
       env.device().rendezvous().publish_value("server", server.address());
       runtime::node_barrier(env, "done", 600 * kSecond);
       return;
@@ -102,7 +104,8 @@ TEST(KrcoreMetadataFaults, ALostDatagramIsSentAgain) {
       MetaServer tables(env.device(), *domain, 100);
       for (std::uint32_t node = 0; node < 100; ++node) tables.add(node, {node + 7, node, 0}, {});
       Mutex mutex(env);
-      MetadataServer server(env, *domain, tables, mutex);
+      Failure failure(env);
+      MetadataServer server(env, *domain, tables, mutex, failure);
       env.device().rendezvous().publish_value("server", server.address());
       runtime::node_barrier(env, "done", 600 * kSecond);
       return;
@@ -116,6 +119,49 @@ TEST(KrcoreMetadataFaults, ALostDatagramIsSentAgain) {
       EXPECT_EQ(meta, (DctMeta{node + 7, node, 0}));
     }
     EXPECT_GT(client.repeated(), 0u);
+    runtime::node_barrier(env, "done", 600 * kSecond);
+  });
+}
+
+// A request may ask for an answer to a port that does not exist, or is another node's.
+TEST(KrcoreMetadataFaults, ABadRequestEndsAlone) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(3));
+  cluster.run([&](Env& env) {
+    env.device().open();
+    const auto domain = env.device().create_protection_domain();
+    if (env.node() == 0) {
+      MetaServer tables(env.device(), *domain, 10);
+      tables.add(5, {7, 8, 0}, {});
+      Mutex mutex(env);
+      Failure failure(env);
+      MetadataServer server(env, *domain, tables, mutex, failure);
+      env.device().rendezvous().publish_value("server", server.address());
+      runtime::node_barrier(env, "done", 600 * kSecond);
+      failure.check();
+      return;
+    }
+    const auto server = env.device().rendezvous().await_value<fabric::QpAddress>(
+        "server", env.now() + runtime::kSetupTimeout);
+    if (env.node() == 1) {
+      Stranger stranger(env);
+      for (const NodeId named : {1U, 2U}) {
+        MetadataRequest request;
+        request.about = 5;
+        request.from = stranger.port();
+        request.from.node = named;
+        request.from.lid = 77;  // no device
+        seal_metadata(request);
+        stranger.send(server, std::as_bytes(std::span(&request, 1)));
+      }
+    }
+    runtime::node_barrier(env, "sent", kSecond, std::vector<NodeId>{1, 2});
+    if (env.node() == 2) {
+      MetadataClient client(env, *domain);
+      client.use(server);
+      DctMeta meta;
+      EXPECT_EQ(client.target_of(5, meta), MetaClient::Answer::kFound);
+      EXPECT_EQ(client.repeated(), 0u);
+    }
     runtime::node_barrier(env, "done", 600 * kSecond);
   });
 }

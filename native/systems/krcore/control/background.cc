@@ -47,7 +47,7 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
     std::optional<Job> offer;
     const auto answered = [&] {
       if (is_builder) offer = next_offer();
-      return inquiry.is_answered() || offer.has_value() || stops_.load(std::memory_order_acquire);
+      return inquiry.is_answered() || offer.has_value() || has_ended();
     };
     while (env_.poll_until(answered, std::min(inquiry.end, inquiry.again),
                            is_builder ? nullptr : &inquiries_.watch()) &&
@@ -57,7 +57,7 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
       reply = inquiry.answer();
       return true;
     }
-    if (stops_.load(std::memory_order_acquire) || env_.now() >= inquiry.end) return false;
+    if (has_ended() || env_.now() >= inquiry.end) return false;
   }
 }
 
@@ -76,11 +76,12 @@ void Service::answer(const ControlMessage& to, ControlMessage message) {
   message.to = to.from;
   message.from = env_.node();
   message.incarnation = env_.incarnation();
+  message.to_incarnation = to.incarnation;
   message.ticket = to.ticket;
   const Peers::Peer peer = peers_->of(to.from);
   if (peer.life != to.incarnation || peer.handle == nullptr) return;
   const std::lock_guard<Mutex> lock(port_mutex_);
-  port_->send(peer.handle, to.port, message);
+  port_->send(peer.handle, peer.port, message);
 }
 
 // A poll without a result makes the other pollers of the node look at what this thread has done.
@@ -111,7 +112,7 @@ void Service::run_control() {
   while (!stops_.load(std::memory_order_acquire)) {
     while (const auto message = next_control()) {
       last = env_.now();
-      take_control(*message);
+      attempt(env_, [&] { take_control(*message); });
     }
     for (const auto& pool : pools_) look_after(*pool);
     let_pollers_look();
@@ -121,14 +122,19 @@ void Service::run_control() {
 }
 
 void Service::take_control(const ControlMessage& message) {
-  if (message.from >= env_.nodes() || message.to != env_.node()) {
+  const bool has_queue_pair = message.kind == ControlKind::kConnect ||
+                              message.kind == ControlKind::kConnectMeta ||
+                              message.kind == ControlKind::kAccept;
+  if (message.from >= env_.nodes() || message.to != env_.node() ||
+      (has_queue_pair && message.queue_pair.node != message.from)) {
     ++counters_.malformed;
     return;
   }
-  const Peers::Peer peer = peers_->of(message.from);
-  if (peer.is_known && peer.life > message.incarnation) return;
-  if (!peer.is_known || peer.life != message.incarnation)
-    peers_->know(message.from, message.incarnation, message.port);
+  // An earlier life of this node may have used the same numbers.
+  if (message.to_incarnation != ControlMessage::kAnyLife &&
+      message.to_incarnation != env_.incarnation())
+    return;
+  if (!peers_->is_genuine(message)) return;
   switch (message.kind) {
     case ControlKind::kRegister: {
       if (meta_server_ == nullptr) return;
@@ -189,7 +195,7 @@ void Service::run_builder() {
     }
     if (now >= next_reconnect && has_booted_.load(std::memory_order_acquire)) {
       register_at_meta_servers(kPeerAnswers, true);
-      reconnect_meta_servers();
+      attempt(env_, [&] { reconnect_meta_servers(); });
       next_reconnect = env_.now() + kReconnect;
     }
     {
@@ -206,15 +212,18 @@ void Service::run_builder() {
 void Service::run_job(const Job& job) {
   switch (job.kind) {
     case Job::kAcceptMeta:
-      accept_meta(job.offer);
+      attempt(env_, [&] { accept_meta(job.offer); });
       return;
     case Job::kAccept:
-      accept_reliable(job.offer);
+      attempt(env_, [&] { accept_reliable(job.offer); });
       return;
-    case Job::kMake:
-      attempts_[job.node].last = make_reliable(job.core, job.node, job.is_one_more);
+    case Job::kMake: {
+      Made made = Made::kNoRoom;  // also if the device makes no further queue pair
+      attempt(env_, [&] { made = make_reliable(job.core, job.node, job.is_one_more); });
+      attempts_[job.node].last = made;
       ++attempts_[job.node].ended;
       return;
+    }
     case Job::kRevive:
       revive(pool(job.core), job.qp);
       return;

@@ -4,7 +4,8 @@
 
 namespace pyrdma::krcore {
 
-ControlPort::ControlPort(Env& env, fabric::ProtectionDomain& domain) : env_(env) {
+ControlPort::ControlPort(Env& env, fabric::ProtectionDomain& domain, Bugs bugs)
+    : env_(env), bugs_(bugs) {
   fabric::Device& device = env.device();
   memory_ = device.allocate(domain, std::size_t{kReceives + kSends} * kSlot);
   completions_ = device.create_completion_queue(kReceives + kSends);
@@ -66,7 +67,11 @@ std::optional<ControlMessage> ControlPort::take() {
                               completion.byte_count - fabric::kGrhBytes);
     }
     receive(slot);
-    if (message) return message;
+    if (!message) continue;
+    if ((message->port.node == message->from && is_from(completion, message->port)) ||
+        bugs_.has(Bug::kStrangersBelieved))
+      return message;
+    env_.reached("krcore/stranger");
   }
   return std::nullopt;
 }

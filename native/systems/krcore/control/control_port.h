@@ -7,6 +7,7 @@
 
 #include "env/env.h"
 #include "fabric/fabric.h"
+#include "systems/krcore/bugs.h"
 #include "systems/krcore/wire.h"
 
 namespace pyrdma::krcore {
@@ -14,14 +15,15 @@ namespace pyrdma::krcore {
 /// One thread at a time may use it.
 class ControlPort {
  public:
-  ControlPort(Env& env, fabric::ProtectionDomain& domain);
+  ControlPort(Env& env, fabric::ProtectionDomain& domain, Bugs bugs = {});
   const fabric::QpAddress& address() const { return address_; }
   fabric::CompletionQueue& completions() { return *completions_; }
   /// Sends a datagram; a full queue drops it, as the network may. `to` must outlive the request, so
   /// the port keeps it. Fills port and sum.
   void send(const std::shared_ptr<fabric::AddressHandle>& handle, const fabric::QpAddress& to,
             ControlMessage message);
-  /// Takes the next datagram that is whole.
+  /// Takes the next datagram that is whole. It comes from its `port`, which is one of the node
+  /// `from`: nobody speaks for another node. Whether that is the port of a service is not known.
   std::optional<ControlMessage> take();
 
  private:
@@ -31,6 +33,7 @@ class ControlPort {
   void receive(std::uint32_t slot);
 
   Env& env_;
+  const Bugs bugs_;
   std::unique_ptr<fabric::MemoryRegion> memory_;  // receives, then places to send from
   std::unique_ptr<fabric::CompletionQueue> completions_;
   std::unique_ptr<fabric::QueuePair> qp_;

@@ -16,6 +16,8 @@ class Inquiry;
 class Inquiries {
  public:
   explicit Inquiries(Env& env) : env_(env), mutex_(env) {}
+  /// Takes an answer of the node `from`. One that nobody waits for, or that the node asked may not
+  /// give, is dropped.
   void answer(const ControlMessage& message);
   /// An answer has come.
   Watch& watch() { return watch_; }
@@ -65,7 +67,9 @@ inline void Inquiries::answer(const ControlMessage& message) {
   {
     const std::lock_guard<Mutex> lock(mutex_);
     for (Inquiry* each : open_) {
-      if (each->request.ticket != message.ticket || each->is_answered_) continue;
+      if (each->is_answered_ || each->request.ticket != message.ticket ||
+          each->request.to != message.from || !is_answer_to(each->request.kind, message.kind))
+        continue;
       each->answer_ = message;
       each->is_answered_ = true;
     }

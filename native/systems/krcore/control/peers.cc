@@ -1,15 +1,31 @@
 #include "systems/krcore/control/peers.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "runtime/exchange.h"
 
 namespace pyrdma::krcore {
 
-Peers::Peers(Env& env, fabric::ProtectionDomain& domain, std::string name)
-    : env_(env), domain_(domain), name_(std::move(name)), mutex_(env), peers_(env.nodes()) {}
+namespace {
+
+bool is_same_port(const fabric::QpAddress& a, const fabric::QpAddress& b) {
+  return a.node == b.node && a.qp_num == b.qp_num && a.qkey == b.qkey && a.lid == b.lid &&
+         std::ranges::equal(a.gid, b.gid);
+}
+
+}  // namespace
+
+Peers::Peers(Env& env, fabric::ProtectionDomain& domain, const Options& options)
+    : env_(env),
+      domain_(domain),
+      name_(options.name),
+      bugs_(options.bugs),
+      mutex_(env),
+      peers_(env.nodes()) {}
 
 std::string Peers::key_of(NodeId node, std::uint32_t life) const {
   return name_ + "/service/" + std::to_string(node) + "/" + std::to_string(life);
@@ -24,6 +40,7 @@ void Peers::publish(const fabric::QpAddress& port) {
     rendezvous.publish_value(key_of(env_.node(), earlier), fabric::QpAddress{});
   }
   rendezvous.publish_value(key_of(env_.node(), env_.incarnation()), port);
+  know(env_.node(), env_.incarnation(), port);
 }
 
 void Peers::await_all() {
@@ -47,14 +64,27 @@ void Peers::know(NodeId node, std::uint32_t life, const fabric::QpAddress& port)
   peer = {std::move(handle), port, life, true};
 }
 
-bool Peers::find_next(NodeId node) {
-  const std::uint32_t next = life_of(node) + 1;
-  const auto bytes = env_.device().rendezvous().find(key_of(node, next));
+bool Peers::find(NodeId node, std::uint32_t life) {
+  const auto bytes = env_.device().rendezvous().find(key_of(node, life));
   fabric::QpAddress port;
   if (!bytes || bytes->size() != sizeof port) return false;
   std::memcpy(&port, bytes->data(), sizeof port);
-  know(node, next, port);
+  know(node, life, port);
   return true;
+}
+
+// Each life publishes its port before it sends. So a genuine datagram of a new life finds it, and a
+// forged one costs a look-up.
+bool Peers::is_genuine(const ControlMessage& message) {
+  const Peer known = of(message.from);
+  const bool is_new = !known.is_known || known.life < message.incarnation;
+  if (is_new && bugs_.has(Bug::kStrangersBelieved))
+    know(message.from, message.incarnation, message.port);
+  else if (is_new && !find(message.from, message.incarnation))
+    return false;
+  const Peer peer = is_new ? of(message.from) : known;
+  return peer.life == message.incarnation &&
+         (is_same_port(peer.port, message.port) || bugs_.has(Bug::kStrangersBelieved));
 }
 
 Peers::Peer Peers::of(NodeId node) {

@@ -1,4 +1,5 @@
-// How to reach the services of other nodes: the life of each node, and the port of that life.
+// How to reach the services of other nodes: the life of each node, and the port of that life. Both
+// are what the rendezvous tells. A datagram only claims them.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -7,22 +8,26 @@
 
 #include "env/sync.h"
 #include "fabric/fabric.h"
+#include "systems/krcore/options.h"
+#include "systems/krcore/wire.h"
 
 namespace pyrdma::krcore {
 
 /// Any thread may use it. Control path, but for the look at a handle, which takes a lock.
 class Peers {
  public:
-  /// The services of one `name` meet.
-  Peers(Env& env, fabric::ProtectionDomain& domain, std::string name);
+  /// The services of one name meet.
+  Peers(Env& env, fabric::ProtectionDomain& domain, const Options& options);
 
-  /// Tells the others this life's port.
+  /// Tells the others this life's port, before the first datagram leaves it.
   void publish(const fabric::QpAddress& port);
   /// Waits for the first life of each other node, and looks for later ones.
   void await_all();
   /// Looks for the next life of a node; returns whether there is one.
-  bool find_next(NodeId node);
-  void know(NodeId node, std::uint32_t life, const fabric::QpAddress& port);
+  bool find_next(NodeId node) { return find(node, life_of(node) + 1); }
+  /// Tells whether a datagram is of the node and the life that it names, and that life the newest.
+  /// It comes from its `port`. A life that is new here is looked up.
+  bool is_genuine(const ControlMessage& message);
 
   struct Peer {
     std::shared_ptr<fabric::AddressHandle> handle;  // null of a life that had no port
@@ -39,10 +44,13 @@ class Peers {
   const fabric::AddressHandle* handle_of_sender(NodeId node);
 
  private:
+  bool find(NodeId node, std::uint32_t life);
+  void know(NodeId node, std::uint32_t life, const fabric::QpAddress& port);
   std::string key_of(NodeId node, std::uint32_t life) const;
   Env& env_;
   fabric::ProtectionDomain& domain_;
   const std::string name_;
+  const Bugs bugs_;
   Mutex mutex_;
   std::vector<Peer> peers_;
   std::vector<std::shared_ptr<fabric::AddressHandle>> old_handles_;  // requests may name them

@@ -164,9 +164,11 @@ void Service::accept_reliable(const ControlMessage& offer) {
   ControlMessage reply;
   reply.kind = ControlKind::kRefuse;
   AcceptedOffer accepted{offer.from, offer.ticket, {}, nullptr};
-  if (options_.rc_queue_pairs != 0 && make_room(own)) {
+  const auto make_end = [&] {
     accepted.qp = own.make_reliable(offer.from);
     accepted.qp->qp().connect(offer.queue_pair);
+  };
+  if (options_.rc_queue_pairs != 0 && make_room(own) && attempt(env_, make_end)) {
     accepted.qp->remote_core = offer.from_core;
     accepted.qp->life = offer.incarnation;
     accepted.qp->remote_number = offer.queue_pair.qp_num;
@@ -174,6 +176,8 @@ void Service::accept_reliable(const ControlMessage& offer) {
     reply.kind = ControlKind::kAccept;
     reply.queue_pair = accepted.qp->qp().address();
     reply.core = own.core;
+  } else {
+    accepted.qp.reset();
   }
   accepted.answer = reply;
   answer(offer, reply);

@@ -60,6 +60,7 @@ LookupResult Service::look_up_region(Vqp& v, std::uint32_t key, RegionRecord& re
 // A queue pair whose physical one is gone may have no metadata for a dynamic one: then it asks for
 // them. Returns false if nobody answers.
 bool Service::has_place(Vqp& v) {
+  failure_.check();
   {
     const SendLock lock(v);
     if (v.qp != nullptr || v.to.handle != nullptr) return true;

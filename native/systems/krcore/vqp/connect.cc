@@ -57,6 +57,7 @@ Vqp* Service::take_place(const VqpOptions& options) {
 // Lines 1 to 6. The software queues grow with their use.
 VqpId Service::create(const VqpOptions& options) {
   const Scope step(env_, scope::create);
+  failure_.check();
   Vqp* v = take_place(options);
   if (v == nullptr) return {};
   v->pool.store(&local_pool(), std::memory_order_release);
@@ -174,8 +175,9 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
       if (v.node == node) adopt(v, lock.pool->reliable_to(node));
       return v.qp != nullptr;
     };
-    env_.poll_until([&] { return is_placed() || attempts.ended != before; },
+    env_.poll_until([&] { return is_placed() || attempts.ended != before || has_ended(); },
                     env_.now() + kReliableMade);
+    failure_.check();
     if (is_placed()) return ConnectResult::kConnected;
     return attempts.last == Made::kNoRoom ? ConnectResult::kNoRoom : ConnectResult::kUnknownNode;
   }
@@ -199,6 +201,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
 ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer,
                                std::uint16_t peer_epoch) {
   const Scope step(env_, scope::connect);
+  failure_.check();
   Vqp* v = find(id);
   if (v == nullptr) return ConnectResult::kBadId;
   if (node >= env_.nodes()) return ConnectResult::kUnknownNode;
@@ -256,6 +259,18 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
         kForever, &cache_watch_);
     env_.reached("krcore/shared_lookup");
   }
+  // Those that wait for this look learn of its end, however it ends.
+  struct Look {
+    Service& service;
+    NodeId node;
+    ~Look() {
+      {
+        const std::lock_guard<Mutex> lock(service.cache_mutex_);
+        service.cache_[node].is_asked = false;
+      }
+      service.env_.notify(service.cache_watch_);
+    }
+  } const look{*this, node};
   CoreState& state = *core_states_[local_pool().core];
   MetaClient::Answer answer = options_.metadata == Metadata::kRpc
                                   ? state.metadata->target_of(node, meta)
@@ -290,8 +305,6 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
     cached.location = location;
     cached.has_location = true;
   }
-  cached.is_asked = false;
-  env_.notify(cache_watch_);
   return result;
 }
 

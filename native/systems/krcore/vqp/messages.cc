@@ -68,6 +68,10 @@ bool Service::is_for_earlier(const Vqp& v, const MessageHeader& header) {
   return header.to_epoch != 0 && header.to_epoch != v.epoch;
 }
 
+bool Service::is_from_peer(const Vqp& v, const MessageHeader& header) {
+  return v.node == header.from_node && v.life == header.meta.incarnation;
+}
+
 void Service::take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload) {
   const Scope step(env_, scope::take_message);
   if (header.from_node >= env_.nodes()) {
@@ -99,7 +103,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kZeroCopyDone:
       if (v != nullptr) {
         const SendLock lock(*v);
-        if (is_old()) return;  // since the look without the lock
+        if (is_old() || !is_from_peer(*v, header)) return;  // since the look without the lock
         complete_ticket(*v, header.ticket, Status::kSuccess);
       }
       return;
@@ -109,7 +113,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kTransferAck:
       if (v != nullptr) {
         const SendLock lock(*v);
-        if (is_old()) return;  // since the look without the lock
+        if (is_old() || !is_from_peer(*v, header)) return;
         if (v->transfer.stage != Transfer::kRunning || v->transfer.ticket != header.ticket) return;
         v->transfer.acked = true;
         end_transfer(*lock.pool, *v);
@@ -118,7 +122,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     case MessageKind::kRefused:
       if (v != nullptr) {
         const SendLock lock(*v);
-        if (is_old()) return;  // since the look without the lock
+        if (is_old() || !is_from_peer(*v, header)) return;
         const auto status = header.key <= static_cast<std::uint32_t>(Status::kGeneral)
                                 ? static_cast<Status>(header.key)
                                 : Status::kGeneral;
@@ -289,6 +293,7 @@ void Service::match(Vqp& v) {
 fabric::PostResult Service::post_receive(VqpId id,
                                          std::span<const fabric::ReceiveRequest> requests) {
   const Scope step(env_, scope::post_receive);
+  failure_.check();
   Vqp* v = find(id);
   if (v == nullptr) return {0, fabric::PostError::kInvalidState};
   const std::lock_guard<Mutex> lock(v->receive_mutex);
@@ -346,6 +351,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
 
 std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_replies) {
   const Scope step(env_, scope::pop_messages);
+  failure_.check();
   Vqp* v = find(id);
   if (v == nullptr) return 0;
   CorePool& own = *v->pool.load(std::memory_order_acquire);

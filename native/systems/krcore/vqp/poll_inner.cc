@@ -297,6 +297,7 @@ std::size_t Service::take(VqpId id, std::span<fabric::Completion> out) {
 }
 
 std::size_t Service::poll_physical(std::span<const VqpId> ids) {
+  failure_.check();
   std::vector<const fabric::CompletionQueue*> polled;
   for (const VqpId id : ids) {
     Vqp* v = find(id);
@@ -313,6 +314,7 @@ std::size_t Service::poll_physical(std::span<const VqpId> ids) {
 
 std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   const Scope step(env_, scope::poll);
+  failure_.check();
   Vqp* v = find(id);
   if (v == nullptr) return 0;
   std::size_t taken = 0;

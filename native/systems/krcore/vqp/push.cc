@@ -169,6 +169,7 @@ PushResult Service::check_list(Vqp& v, std::span<const fabric::WorkRequest> list
 
 PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   const Scope step(env_, scope::push);
+  failure_.check();
   Vqp* const v = find(id);
   if (v == nullptr) return {0, fabric::PostError::kInvalidState, Status::kFlushed};
   if (v->state.load(std::memory_order_acquire) == VqpState::kCreated)

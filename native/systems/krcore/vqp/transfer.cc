@@ -177,7 +177,7 @@ void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
   send_service_message(pool, header.from_node, header.meta, ack);
   if (v == nullptr || (header.flags & MessageHeader::kAnswer) != 0) return;
   const SendLock lock(*v);
-  if (v->node != header.from_node) return;
+  if (!is_from_peer(*v, header)) return;
   if (v->transfer.stage != Transfer::kNone) {
     env_.reached("krcore/both_transfer");
     v->transfer.meta = header.meta;
