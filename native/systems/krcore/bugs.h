@@ -28,9 +28,11 @@ enum class Bug : std::uint8_t {
   kGenerationIgnored,    // of a virtual queue pair that has been made again
   kReadBeforeReceive,    // a zero-copy send ends before the READ
   kStrangersBelieved,    // a datagram speaks for the node that it names
+  kOffersOfLastLife,     // an offer of a node's last life is taken for one of this life
+  kUnknownConfirmed,     // a connection is confirmed that this node does not have
 };
 
-inline constexpr std::array<std::string_view, 18> kBugNames{"no_check",
+inline constexpr std::array<std::string_view, 20> kBugNames{"no_check",
                                                             "error_by_opcode",
                                                             "dead_queue_pair_kept",
                                                             "count_unpacked_short",
@@ -47,7 +49,9 @@ inline constexpr std::array<std::string_view, 18> kBugNames{"no_check",
                                                             "stale_meta_kept",
                                                             "generation_ignored",
                                                             "read_before_receive",
-                                                            "strangers_believed"};
+                                                            "strangers_believed",
+                                                            "offers_of_last_life",
+                                                            "unknown_confirmed"};
 
 class Bugs {
  public:

@@ -303,6 +303,10 @@ class Service {
   enum class Made : std::uint8_t { kConnection, kNoAnswer, kNoRoom };
   Made make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
   void accept_reliable(const ControlMessage& offer);
+  void accept_offer(const ControlMessage& offer);
+  bool confirm_reliable(const ControlMessage& offer);
+  void peer_leaves(const ControlMessage& offer);
+  void forget_earlier_lives(CorePool& pool);
   void accept_meta(const ControlMessage& offer);
   bool make_room(CorePool& pool);
   void vacate(CorePool& pool, PhysicalQp& qp);
@@ -379,7 +383,9 @@ class Service {
   std::vector<std::unique_ptr<MetaEnd>> meta_ends_;  // of a meta server; the builder's
   struct AcceptedOffer {
     NodeId node = 0;
+    std::uint32_t life = 0;  // of the node
     std::uint64_t ticket = 0;
+    Time at = 0;
     ControlMessage answer;
     std::unique_ptr<PhysicalQp> qp;  // until it is confirmed
   };

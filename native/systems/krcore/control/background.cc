@@ -255,6 +255,7 @@ void Service::revive(CorePool& pool, PhysicalQp* qp) {
 }
 
 void Service::accept_meta(const ControlMessage& offer) {
+  if (offer.incarnation != peers_->life_of(offer.from)) return;
   std::erase_if(meta_ends_, [&](const std::unique_ptr<MetaEnd>& end) {
     return end->node == offer.from && end->incarnation < offer.incarnation;
   });

@@ -16,8 +16,16 @@ namespace pyrdma::krcore {
 namespace {
 
 constexpr Time kOfferAnswered = 500 * kMillisecond;
-constexpr std::size_t kKeptOffers = 1024;
+// Who offers asks so long for the accept, and as long for the answer to its confirm. Later it has
+// given up.
+constexpr Time kOfferKept = 4 * kOfferAnswered;
 constexpr Time kMade = 5 * kSecond;
+
+/// Tells whether a queue pair of the pool is the one that a message of its peer names.
+bool is_between(PhysicalQp& qp, const ControlMessage& message) {
+  return qp.peer() == message.from && qp.life == message.incarnation &&
+         qp.qp().qp_num() == message.queue_pair.qp_num;
+}
 
 }  // namespace
 
@@ -51,7 +59,12 @@ bool Service::make_room(CorePool& pool) {
   PhysicalQp* oldest = nullptr;
   {
     const std::lock_guard<Mutex> lock(pool.mutex);
-    if (pool.reliable.size() + pool.leaving.size() < options_.rc_queue_pairs) return true;
+    const auto accepted = std::ranges::count_if(accepted_, [&](const AcceptedOffer& each) {
+      return each.qp != nullptr && each.answer.core == pool.core;
+    });
+    if (pool.reliable.size() + pool.leaving.size() + static_cast<std::size_t>(accepted) <
+        options_.rc_queue_pairs)
+      return true;
     for (const auto& [node, qp] : pool.reliable)
       if (oldest == nullptr || qp->last_use < oldest->last_use) oldest = qp.get();
   }
@@ -72,6 +85,7 @@ void Service::make_one_more(std::uint32_t core, NodeId node) {
 
 Service::Made Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
   CorePool& own = pool(core);
+  forget_earlier_lives(own);
   {
     const std::lock_guard<Mutex> lock(own.mutex);
     if (own.reliable_to(node) != nullptr && !is_one_more) return Made::kConnection;
@@ -100,21 +114,25 @@ Service::Made Service::make_reliable(std::uint32_t core, NodeId node, bool is_on
   made->remote_number = reply.queue_pair.qp_num;
   made->last_use = env_.now();
   ControlMessage confirm = own_metadata(ControlKind::kConfirm);
+  confirm.to_incarnation = made->life;
   confirm.queue_pair = reply.queue_pair;
   confirm.core = reply.core;
   ControlMessage confirmed;
-  const bool is_confirmed = ask(node, confirm, confirmed, kOfferAnswered, true);
+  if (!ask(node, confirm, confirmed, kOfferAnswered, true)) {
+    // The peer may have taken it for confirmed.
+    const std::lock_guard<Mutex> lock(own.mutex);
+    own.leaving.push_back(std::move(made));
+    return Made::kNoAnswer;
+  }
+  if (confirmed.kind != ControlKind::kRegistered) return Made::kNoAnswer;
   ++counters_.rc_made;
   env_.reached("krcore/reliable_made");
   {
     const std::lock_guard<Mutex> lock(own.mutex);
-    if (is_confirmed)
-      own.reliable.emplace(node, std::move(made));
-    else
-      own.leaving.push_back(std::move(made));
+    own.reliable.emplace(node, std::move(made));
   }
-  if (is_confirmed) move_users(own, node);
-  return is_confirmed ? Made::kConnection : Made::kNoAnswer;
+  move_users(own, node);
+  return Made::kConnection;
 }
 
 // Transfers the queue pairs of a core that reach the node over dynamic connections.
@@ -129,61 +147,99 @@ void Service::move_users(CorePool& own, NodeId node) {
   progress(own);
 }
 
+// A job may have waited until its sender had begun another life.
 void Service::accept_reliable(const ControlMessage& offer) {
-  CorePool& own = pool(offer.core);
-  if (offer.kind == ControlKind::kConfirm || offer.kind == ControlKind::kDisconnect) {
-    const std::lock_guard<Mutex> lock(own.mutex);
-    if (offer.kind == ControlKind::kConfirm) {
-      for (auto each = accepted_.begin(); each != accepted_.end(); ++each) {
-        if (each->qp == nullptr || each->qp->peer() != offer.from ||
-            each->qp->qp().qp_num() != offer.queue_pair.qp_num)
-          continue;
-        own.reliable.emplace(offer.from, std::move(each->qp));
-        break;
-      }
-    } else {
-      for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
-        if (each->first != offer.from || each->second->qp().qp_num() != offer.queue_pair.qp_num)
-          continue;
-        each->second->peer_has_left = true;
-        own.leaving.push_back(std::move(each->second));
-        own.reliable.erase(each);
-        break;
-      }
-      for (const auto& each : own.leaving)
-        if (each->qp().qp_num() == offer.queue_pair.qp_num) each->peer_has_left = true;
-    }
-    answer(offer, own_metadata(ControlKind::kRegistered));
-    return;
+  if (offer.incarnation != peers_->life_of(offer.from)) return;
+  switch (offer.kind) {
+    case ControlKind::kConfirm:
+      return answer(offer, own_metadata(confirm_reliable(offer) ? ControlKind::kRegistered
+                                                                : ControlKind::kRefuse));
+    case ControlKind::kDisconnect:
+      peer_leaves(offer);
+      return answer(offer, own_metadata(ControlKind::kRegistered));
+    default:
+      return accept_offer(offer);
   }
-  for (const AcceptedOffer& known : accepted_) {
-    if (known.node != offer.from || known.ticket != offer.ticket) continue;
-    answer(offer, known.answer);
-    return;
-  }
-  ControlMessage reply;
-  reply.kind = ControlKind::kRefuse;
-  AcceptedOffer accepted{offer.from, offer.ticket, {}, nullptr};
-  const auto make_end = [&] {
-    accepted.qp = own.make_reliable(offer.from);
-    accepted.qp->qp().connect(offer.queue_pair);
+}
+
+void Service::accept_offer(const ControlMessage& offer) {
+  // Tickets come again in another life of a node.
+  const auto is_same = [&](const AcceptedOffer& known) {
+    return known.node == offer.from && known.ticket == offer.ticket &&
+           (known.life == offer.incarnation || options_.bugs.has(Bug::kOffersOfLastLife));
   };
-  if (options_.rc_queue_pairs != 0 && make_room(own) && attempt(env_, make_end)) {
-    accepted.qp->remote_core = offer.from_core;
-    accepted.qp->life = offer.incarnation;
-    accepted.qp->remote_number = offer.queue_pair.qp_num;
-    accepted.qp->last_use = env_.now();
-    reply.kind = ControlKind::kAccept;
-    reply.queue_pair = accepted.qp->qp().address();
-    reply.core = own.core;
-  } else {
-    accepted.qp.reset();
-  }
-  accepted.answer = reply;
-  answer(offer, reply);
+  if (const auto known = std::ranges::find_if(accepted_, is_same); known != accepted_.end())
+    return answer(offer, known->answer);
+  CorePool& own = pool(offer.core);
+  AcceptedOffer accepted{offer.from, offer.incarnation, offer.ticket, env_.now(), {}, nullptr};
+  accepted.answer.kind = ControlKind::kRefuse;
+  const auto make_end = [&] {
+    auto made = own.make_reliable(offer.from);
+    made->qp().connect(offer.queue_pair);
+    made->remote_core = offer.from_core;
+    made->life = offer.incarnation;
+    made->remote_number = offer.queue_pair.qp_num;
+    made->last_use = env_.now();
+    accepted.answer.kind = ControlKind::kAccept;
+    accepted.answer.queue_pair = made->qp().address();
+    accepted.answer.core = own.core;
+    accepted.qp = std::move(made);
+  };
+  if (options_.rc_queue_pairs != 0 && make_room(own)) attempt(env_, make_end);
+  answer(offer, accepted.answer);
   accepted_.push_back(std::move(accepted));
-  // The oldest offers are forgotten; an offer that was never confirmed goes with its queue pair.
-  if (accepted_.size() > kKeptOffers) accepted_.pop_front();
+}
+
+// Says so again if the first answer was lost. A queue pair that this life does not have, or that is
+// connected to another one, is never confirmed: its other end would send to nobody.
+bool Service::confirm_reliable(const ControlMessage& offer) {
+  if (options_.bugs.has(Bug::kUnknownConfirmed)) return true;
+  CorePool& own = pool(offer.core);
+  const auto is_meant = [&](const std::unique_ptr<PhysicalQp>& qp) {
+    return qp != nullptr && is_between(*qp, offer);
+  };
+  const std::lock_guard<Mutex> lock(own.mutex);
+  for (AcceptedOffer& accepted : accepted_) {
+    if (!is_meant(accepted.qp)) continue;
+    own.reliable.emplace(offer.from, std::move(accepted.qp));
+    return true;
+  }
+  return std::ranges::any_of(own.leaving, is_meant) ||
+         std::ranges::any_of(own.reliable, [&](const auto& each) { return is_meant(each.second); });
+}
+
+void Service::peer_leaves(const ControlMessage& offer) {
+  CorePool& own = pool(offer.core);
+  const std::lock_guard<Mutex> lock(own.mutex);
+  for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
+    if (!is_between(*each->second, offer)) continue;
+    own.leaving.push_back(std::move(each->second));
+    own.reliable.erase(each);
+    break;
+  }
+  for (const auto& each : own.leaving)
+    if (is_between(*each, offer)) each->peer_has_left = true;
+}
+
+// A connection ends with the life of its peer, and an offer with the patience of who made it.
+void Service::forget_earlier_lives(CorePool& own) {
+  const Time now = env_.now();
+  std::erase_if(accepted_, [&](const AcceptedOffer& each) {
+    return now - each.at > kOfferKept ||
+           (each.life < peers_->life_of(each.node) && !options_.bugs.has(Bug::kOffersOfLastLife));
+  });
+  const std::lock_guard<Mutex> lock(own.mutex);
+  for (auto each = own.reliable.begin(); each != own.reliable.end();) {
+    const auto next = std::next(each);
+    PhysicalQp& qp = *each->second;
+    if (qp.life < peers_->life_of(qp.peer())) {
+      env_.reached("krcore/reliable_of_last_life");
+      qp.peer_has_left = qp.has_said_so = true;
+      own.leaving.push_back(std::move(each->second));
+      own.reliable.erase(each);
+    }
+    each = next;
+  }
 }
 
 // Nobody may choose the connection any more, and who uses it is transferred.
@@ -213,6 +269,7 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
 // Destroys what both ends have left.
 void Service::end_left() {
   for (const auto& pool : pools_) {
+    forget_earlier_lives(*pool);
     std::vector<std::unique_ptr<PhysicalQp>> ended;
     std::vector<ControlMessage> farewells;
     std::vector<NodeId> peers;
@@ -235,6 +292,7 @@ void Service::end_left() {
         if (!qp->has_said_so) {
           qp->has_said_so = true;
           ControlMessage farewell = own_metadata(ControlKind::kDisconnect);
+          farewell.to_incarnation = qp->life;
           farewell.queue_pair.qp_num = qp->remote_number;
           farewell.core = qp->remote_core;
           farewells.push_back(farewell);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "env/env.h"
 #include "fabric/fabric.h"
@@ -18,13 +19,15 @@ class Stranger {
     device.open();
     domain_ = device.create_protection_domain();
     completions_ = device.create_completion_queue(kEntries);
+    receives_ = device.create_completion_queue(kEntries);
     fabric::QpOptions options;
     options.transport = fabric::Transport::kUd;
     options.send_entries = options.receive_entries = kEntries;
     options.max_sges = 1;
-    qp_ = device.create_queue_pair(*domain_, *completions_, *completions_, options);
+    qp_ = device.create_queue_pair(*domain_, *completions_, *receives_, options);
     qp_->connect({});
-    memory_ = device.allocate(*domain_, kMostBytes);
+    memory_ = device.allocate(*domain_, (1 + kEntries) * kSlot);
+    for (std::uint32_t slot = 0; slot < kEntries; ++slot) receive(slot);
   }
   fabric::QpAddress port() const { return qp_->address(); }
   void send(const fabric::QpAddress& to, std::span<const std::byte> datagram) {
@@ -48,12 +51,26 @@ class Stranger {
         env_.now() + kSecond));
   }
 
+  /// Returns the next datagram that has come; nothing after a second.
+  std::vector<std::byte> take() {
+    fabric::Completion wc;
+    if (!env_.poll_until([&] { return receives_->poll({&wc, 1}) == 1; }, env_.now() + kSecond))
+      return {};
+    const std::byte* at = memory_->data() + (1 + wc.wr_id) * kSlot;
+    const std::vector<std::byte> datagram(at + fabric::kGrhBytes, at + wc.byte_count);
+    receive(static_cast<std::uint32_t>(wc.wr_id));
+    return datagram;
+  }
+
  private:
   static constexpr std::uint32_t kEntries = 8;
-  static constexpr std::size_t kMostBytes = 512;
+  static constexpr std::uint32_t kSlot = 1024, kMostBytes = 512;
+  void receive(std::uint32_t slot) {
+    qp_->receive(memory_->sge(std::size_t{1 + slot} * kSlot, kSlot), slot);
+  }
   Env& env_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
-  std::unique_ptr<fabric::CompletionQueue> completions_;
+  std::unique_ptr<fabric::CompletionQueue> completions_, receives_;
   std::unique_ptr<fabric::QueuePair> qp_;
   std::unique_ptr<fabric::MemoryRegion> memory_;
 };
