@@ -171,6 +171,11 @@ void Service::add_job(Job job) {
 }
 
 void Service::want_reliable(std::uint32_t core, NodeId node) {
+  core = pool(core).core;
+  {
+    const std::lock_guard<Mutex> lock(jobs_mutex_);
+    if (!wanted_.emplace(core, node).second) return;
+  }
   add_job({Job::kMake, {}, core, node, nullptr, false});
 }
 

@@ -9,15 +9,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "env/sync.h"
 #include "systems/krcore/baselines/metadata_rpc.h"
 #include "systems/krcore/control/control_port.h"
 #include "systems/krcore/control/failure.h"
-#include "systems/krcore/control/inquiries.h"
+#include "systems/krcore/control/handshakes.h"
 #include "systems/krcore/control/peers.h"
 #include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/memory/regions.h"
@@ -294,20 +296,29 @@ class Service {
   void send_if_due(Inquiry& inquiry);
   bool ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
            bool is_builder = false);
-  std::optional<Job> next_offer();
+  std::optional<Job> next_job();
   void connect_meta_servers();
   void serve_metadata();
   void use_metadata_server();
   void register_at_meta_servers(Time timeout, bool is_builder);
   void sample();
   enum class Made : std::uint8_t { kConnection, kNoAnswer, kNoRoom };
-  Made make_reliable(std::uint32_t core, NodeId node, bool is_one_more);
+  void begin_making(const Job& job);
+  bool can_advance_makings();
+  void advance_makings();
+  /// Returns how the making has ended, if it has.
+  std::optional<Made> advance(Making& making);
+  std::optional<Made> offer_reliable(Making& making);
+  void confirm_reliable(Making& making, const ControlMessage& accepted);
+  void begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message);
+  Made join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one);
   void accept_reliable(const ControlMessage& offer);
   void accept_offer(const ControlMessage& offer);
-  bool confirm_reliable(const ControlMessage& offer);
+  bool has_confirmed(const ControlMessage& offer);
   void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);
   void accept_meta(const ControlMessage& offer);
+  std::size_t held(CorePool& pool);
   bool make_room(CorePool& pool);
   void vacate(CorePool& pool, PhysicalQp& qp);
   void run_job(const Job& job);
@@ -365,6 +376,7 @@ class Service {
   Inquiries inquiries_;
   Mutex jobs_mutex_;
   std::deque<Job> jobs_;
+  std::set<std::pair<std::uint32_t, NodeId>> wanted_;  // reliable connections that are being made
   /// Attempts to make a reliable connection to a node.
   struct Attempts {
     std::atomic<std::uint32_t> ended{0};
@@ -373,23 +385,10 @@ class Service {
   std::vector<Attempts> attempts_;
   Watch jobs_watch_;
   void add_job(Job job);
-  struct MetaEnd {
-    NodeId node = 0;
-    std::uint64_t ticket = 0;
-    std::uint32_t incarnation = 0;
-    std::unique_ptr<fabric::CompletionQueue> completions;
-    std::unique_ptr<fabric::QueuePair> qp;
-  };
-  std::vector<std::unique_ptr<MetaEnd>> meta_ends_;  // of a meta server; the builder's
-  struct AcceptedOffer {
-    NodeId node = 0;
-    std::uint32_t life = 0;  // of the node
-    std::uint64_t ticket = 0;
-    Time at = 0;
-    ControlMessage answer;
-    std::unique_ptr<PhysicalQp> qp;  // until it is confirmed
-  };
-  std::deque<AcceptedOffer> accepted_;  // the builder's
+  // The builder's.
+  std::vector<std::unique_ptr<MetaEnd>> meta_ends_;  // of a meta server
+  std::deque<AcceptedOffer> accepted_;
+  std::vector<std::unique_ptr<Making>> makings_;
 
   std::vector<std::uint8_t> is_registered_;  // at each of Options::meta_servers
 

@@ -35,8 +35,7 @@ void Service::send_if_due(Inquiry& inquiry) {
   inquiry.again = env_.now() + inquiry.interval;
 }
 
-// The builder answers offers of others while it waits for an answer to its own: two builders may
-// ask each other.
+// The builder goes on with its work while it waits for an answer: two builders may ask each other.
 bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Time timeout,
                   bool is_builder) {
   request.ticket = next_number();
@@ -44,15 +43,21 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
   Inquiry inquiry(inquiries_, request, env_.now() + timeout);
   for (;;) {
     send_if_due(inquiry);
-    std::optional<Job> offer;
-    const auto answered = [&] {
-      if (is_builder) offer = next_offer();
-      return inquiry.is_answered() || offer.has_value() || has_ended();
+    std::optional<Job> job;
+    bool can_advance = false;
+    const auto has_news = [&] {
+      if (is_builder) {
+        job = next_job();
+        can_advance = can_advance_makings();
+      }
+      return inquiry.is_answered() || job.has_value() || can_advance || has_ended();
     };
-    while (env_.poll_until(answered, std::min(inquiry.end, inquiry.again),
+    while (env_.poll_until(has_news, std::min(inquiry.end, inquiry.again),
                            is_builder ? nullptr : &inquiries_.watch()) &&
-           offer)
-      run_job(*std::exchange(offer, std::nullopt));
+           (job || can_advance)) {
+      if (job) run_job(*std::exchange(job, std::nullopt));
+      if (can_advance) advance_makings();
+    }
     if (inquiry.is_answered()) {
       reply = inquiry.answer();
       return true;
@@ -61,14 +66,11 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
   }
 }
 
-/// Takes the first job that makes no connection of its own.
-std::optional<Service::Job> Service::next_offer() {
+std::optional<Service::Job> Service::next_job() {
   const std::lock_guard<Mutex> lock(jobs_mutex_);
-  const auto found =
-      std::ranges::find_if(jobs_, [](const Job& job) { return job.kind != Job::kMake; });
-  if (found == jobs_.end()) return std::nullopt;
-  Job job = *found;
-  jobs_.erase(found);
+  if (jobs_.empty()) return std::nullopt;
+  Job job = jobs_.front();
+  jobs_.pop_front();
   return job;
 }
 
@@ -173,21 +175,12 @@ void Service::run_builder() {
   Time next_sample = env_.now() + options_.sample_interval;
   Time next_reconnect = env_.now() + kReconnect;
   Time last = env_.now();  // of a job
-  const auto has_job = [&] {
-    const std::lock_guard<Mutex> lock(jobs_mutex_);
-    return !jobs_.empty() || stops_.load(std::memory_order_acquire);
-  };
   while (!stops_.load(std::memory_order_acquire)) {
-    while (has_job() && !stops_.load(std::memory_order_acquire)) {
+    for (std::optional<Job> job = next_job(); job && !has_ended(); job = next_job()) {
       last = env_.now();
-      Job job;
-      {
-        const std::lock_guard<Mutex> lock(jobs_mutex_);
-        job = jobs_.front();
-        jobs_.pop_front();
-      }
-      run_job(job);
+      run_job(*job);
     }
+    advance_makings();
     const Time now = env_.now();
     if (now >= next_sample) {
       sample();
@@ -205,7 +198,11 @@ void Service::run_builder() {
     }
     let_pollers_look();
     const Time end = env_.now();
-    env_.sleep_until(end + (end - last > kIdleAfter ? kIdleTurn : kTurn));
+    const Time next = end + (end - last > kIdleAfter && makings_.empty() ? kIdleTurn : kTurn);
+    if (makings_.empty())
+      env_.sleep_until(next);
+    else
+      env_.poll_until([this] { return can_advance_makings() || has_ended(); }, next);
   }
 }
 
@@ -217,13 +214,9 @@ void Service::run_job(const Job& job) {
     case Job::kAccept:
       attempt(env_, [&] { accept_reliable(job.offer); });
       return;
-    case Job::kMake: {
-      Made made = Made::kNoRoom;  // also if the device makes no further queue pair
-      attempt(env_, [&] { made = make_reliable(job.core, job.node, job.is_one_more); });
-      attempts_[job.node].last = made;
-      ++attempts_[job.node].ended;
+    case Job::kMake:
+      begin_making(job);
       return;
-    }
     case Job::kRevive:
       revive(pool(job.core), job.qp);
       return;

@@ -49,22 +49,26 @@ void Service::sample() {
       pool->frequent[node] = count < options_.frequent_requests ? 0 : pool->frequent[node] + 1;
       if (pool->frequent[node] < options_.frequent_samples || node == env_.node()) continue;
       pool->frequent[node] = 0;
-      add_job({Job::kMake, {}, pool->core, node, nullptr, false});
+      want_reliable(pool->core, node);
     }
   }
 }
 
+// Reliable connections of a pool, with those whose peer has not confirmed.
+std::size_t Service::held(CorePool& pool) {
+  const auto accepted = std::ranges::count_if(accepted_, [&](const AcceptedOffer& each) {
+    return each.qp != nullptr && each.answer.core == pool.core;
+  });
+  const std::lock_guard<Mutex> lock(pool.mutex);
+  return pool.reliable.size() + pool.leaving.size() + static_cast<std::size_t>(accepted);
+}
+
 // Makes room for one more connection. Returns false if all are in use by more than that.
 bool Service::make_room(CorePool& pool) {
+  if (held(pool) < options_.rc_queue_pairs) return true;
   PhysicalQp* oldest = nullptr;
   {
     const std::lock_guard<Mutex> lock(pool.mutex);
-    const auto accepted = std::ranges::count_if(accepted_, [&](const AcceptedOffer& each) {
-      return each.qp != nullptr && each.answer.core == pool.core;
-    });
-    if (pool.reliable.size() + pool.leaving.size() + static_cast<std::size_t>(accepted) <
-        options_.rc_queue_pairs)
-      return true;
     for (const auto& [node, qp] : pool.reliable)
       if (oldest == nullptr || qp->last_use < oldest->last_use) oldest = qp.get();
   }
@@ -83,55 +87,134 @@ void Service::make_one_more(std::uint32_t core, NodeId node) {
   env_.poll_until([&] { return count() > before; }, env_.now() + kMade);
 }
 
-Service::Made Service::make_reliable(std::uint32_t core, NodeId node, bool is_one_more) {
-  CorePool& own = pool(core);
-  forget_earlier_lives(own);
-  {
-    const std::lock_guard<Mutex> lock(own.mutex);
-    if (own.reliable_to(node) != nullptr && !is_one_more) return Made::kConnection;
+// A job of the builder. Attempts of the same core and node are one.
+void Service::begin_making(const Job& job) {
+  auto making = std::make_unique<Making>();
+  making->core = pool(job.core).core;
+  making->node = job.node;
+  making->is_one_more = job.is_one_more;
+  makings_.push_back(std::move(making));
+  advance_makings();
+}
+
+bool Service::can_advance_makings() {
+  const Time now = env_.now();
+  return std::ranges::any_of(makings_, [&](const std::unique_ptr<Making>& making) {
+    Inquiry* const inquiry = making->inquiry.get();
+    return inquiry != nullptr &&
+           (inquiry->is_answered() || now >= inquiry->again || now >= inquiry->end);
+  });
+}
+
+// No connection waits for the answer of another one's peer, which may be dead.
+void Service::advance_makings() {
+  for (std::size_t i = 0; i < makings_.size();) {
+    Making& making = *makings_[i];
+    std::optional<Made> ended;
+    // A device that makes no further queue pair has no room.
+    if (!attempt(env_, [&] { ended = advance(making); })) ended = Made::kNoRoom;
+    if (!ended) {
+      ++i;
+      continue;
+    }
+    if (!making.is_one_more) {
+      const std::lock_guard<Mutex> lock(jobs_mutex_);
+      wanted_.erase({making.core, making.node});
+    }
+    attempts_[making.node].last = *ended;
+    ++attempts_[making.node].ended;
+    makings_.erase(makings_.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  if (options_.rc_queue_pairs == 0 || !make_room(own)) return Made::kNoRoom;
-  std::unique_ptr<PhysicalQp> made = own.make_reliable(node);
-  if (node == env_.node()) {
-    std::unique_ptr<PhysicalQp> other = own.make_reliable(node);
-    made->life = other->life = env_.incarnation();
-    made->qp().connect(other->qp().address());
-    other->qp().connect(made->qp().address());
-    const std::lock_guard<Mutex> lock(own.mutex);
-    own.reliable.emplace(node, std::move(made));
-    own.reliable.emplace(node, std::move(other));
-    return Made::kConnection;
-  }
-  ControlMessage offer = own_metadata(ControlKind::kConnect);
-  offer.queue_pair = made->qp().address();
-  offer.core = offer.from_core = core;
-  ControlMessage reply;
-  if (!ask(node, offer, reply, kOfferAnswered, true)) return Made::kNoAnswer;
-  if (reply.kind != ControlKind::kAccept) return Made::kNoRoom;
-  made->qp().connect(reply.queue_pair);
-  made->remote_core = reply.core;
-  made->life = reply.incarnation;
-  made->remote_number = reply.queue_pair.qp_num;
-  made->last_use = env_.now();
-  ControlMessage confirm = own_metadata(ControlKind::kConfirm);
-  confirm.to_incarnation = made->life;
-  confirm.queue_pair = reply.queue_pair;
-  confirm.core = reply.core;
-  ControlMessage confirmed;
-  if (!ask(node, confirm, confirmed, kOfferAnswered, true)) {
-    // The peer may have taken it for confirmed.
-    const std::lock_guard<Mutex> lock(own.mutex);
-    own.leaving.push_back(std::move(made));
+}
+
+std::optional<Service::Made> Service::advance(Making& making) {
+  if (making.inquiry == nullptr) return offer_reliable(making);
+  CorePool& own = pool(making.core);
+  if (!making.inquiry->is_answered()) {
+    if (env_.now() < making.inquiry->end) {
+      send_if_due(*making.inquiry);
+      return std::nullopt;
+    }
+    if (making.is_confirming) {
+      // The peer may have taken it for confirmed.
+      const std::lock_guard<Mutex> lock(own.mutex);
+      own.leaving.push_back(std::move(making.qp));
+    }
     return Made::kNoAnswer;
   }
-  if (confirmed.kind != ControlKind::kRegistered) return Made::kNoAnswer;
+  const ControlMessage reply = making.inquiry->answer();
+  if (!making.is_confirming) {
+    if (reply.kind != ControlKind::kAccept) return Made::kNoRoom;
+    confirm_reliable(making, reply);
+    return std::nullopt;
+  }
+  if (reply.kind != ControlKind::kRegistered) return Made::kNoAnswer;
   ++counters_.rc_made;
   env_.reached("krcore/reliable_made");
   {
     const std::lock_guard<Mutex> lock(own.mutex);
-    own.reliable.emplace(node, std::move(made));
+    own.reliable.emplace(making.node, std::move(making.qp));
   }
-  move_users(own, node);
+  move_users(own, making.node);
+  return Made::kConnection;
+}
+
+std::optional<Service::Made> Service::offer_reliable(Making& making) {
+  CorePool& own = pool(making.core);
+  forget_earlier_lives(own);
+  {
+    const std::lock_guard<Mutex> lock(own.mutex);
+    if (own.reliable_to(making.node) != nullptr && !making.is_one_more) return Made::kConnection;
+  }
+  // Room that others are about to take may be free again soon.
+  const auto offered = std::ranges::count_if(makings_, [&](const auto& each) {
+    return each->inquiry != nullptr &&
+           (each->core == own.core || options_.bugs.has(Bug::kOffersInTurn));
+  });
+  if (offered != 0 && (held(own) + static_cast<std::size_t>(offered) >= options_.rc_queue_pairs ||
+                       options_.bugs.has(Bug::kOffersInTurn)))
+    return std::nullopt;
+  if (options_.rc_queue_pairs == 0 || !make_room(own)) return Made::kNoRoom;
+  making.qp = own.make_reliable(making.node);
+  if (making.node == env_.node()) return join_own_ends(own, std::move(making.qp));
+  ControlMessage offer = own_metadata(ControlKind::kConnect);
+  offer.queue_pair = making.qp->qp().address();
+  offer.core = offer.from_core = own.core;
+  begin(making.inquiry, making.node, offer);
+  return std::nullopt;
+}
+
+void Service::confirm_reliable(Making& making, const ControlMessage& accepted) {
+  PhysicalQp& made = *making.qp;
+  made.qp().connect(accepted.queue_pair);
+  made.remote_core = accepted.core;
+  made.life = accepted.incarnation;
+  made.remote_number = accepted.queue_pair.qp_num;
+  made.last_use = env_.now();
+  ControlMessage confirm = own_metadata(ControlKind::kConfirm);
+  confirm.to_incarnation = made.life;
+  confirm.queue_pair = accepted.queue_pair;
+  confirm.core = accepted.core;
+  making.is_confirming = true;
+  begin(making.inquiry, making.node, confirm);
+}
+
+// Sends a message about a connection, whose answer a later step takes.
+void Service::begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message) {
+  message.ticket = next_number();
+  message.to = node;
+  inquiry = std::make_unique<Inquiry>(inquiries_, message, env_.now() + kOfferAnswered);
+  send_if_due(*inquiry);
+}
+
+Service::Made Service::join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one) {
+  std::unique_ptr<PhysicalQp> other = own.make_reliable(env_.node());
+  one->life = other->life = env_.incarnation();
+  one->qp().connect(other->qp().address());
+  other->qp().connect(one->qp().address());
+  const std::lock_guard<Mutex> lock(own.mutex);
+  own.reliable.emplace(env_.node(), std::move(one));
+  own.reliable.emplace(env_.node(), std::move(other));
   return Made::kConnection;
 }
 
@@ -152,8 +235,8 @@ void Service::accept_reliable(const ControlMessage& offer) {
   if (offer.incarnation != peers_->life_of(offer.from)) return;
   switch (offer.kind) {
     case ControlKind::kConfirm:
-      return answer(offer, own_metadata(confirm_reliable(offer) ? ControlKind::kRegistered
-                                                                : ControlKind::kRefuse));
+      return answer(offer, own_metadata(has_confirmed(offer) ? ControlKind::kRegistered
+                                                             : ControlKind::kRefuse));
     case ControlKind::kDisconnect:
       peer_leaves(offer);
       return answer(offer, own_metadata(ControlKind::kRegistered));
@@ -192,7 +275,7 @@ void Service::accept_offer(const ControlMessage& offer) {
 
 // Says so again if the first answer was lost. A queue pair that this life does not have, or that is
 // connected to another one, is never confirmed: its other end would send to nobody.
-bool Service::confirm_reliable(const ControlMessage& offer) {
+bool Service::has_confirmed(const ControlMessage& offer) {
   if (options_.bugs.has(Bug::kUnknownConfirmed)) return true;
   CorePool& own = pool(offer.core);
   const auto is_meant = [&](const std::unique_ptr<PhysicalQp>& qp) {

@@ -1,5 +1,5 @@
 // Connects on devices without dynamic connections, which wait for a reliable one.
-#include "base/error.h"
+#include "base/error_test.h"
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
 
@@ -61,6 +61,72 @@ TEST(KrcoreConnectSim, AFullPoolSaysSoAtOnce) {
       EXPECT_LT(took, 100 * kMillisecond);
     }
     runtime::node_barrier(env, "done");
+  });
+}
+
+// Ten nodes are dead, and each attempt at one takes half a second. Others are made meanwhile.
+TEST(KrcoreConnectSim, DeadPeersDelayNoOther) {
+  constexpr NodeId kNodes = 12;
+  for (const Bug bug : {Bug::kNone, Bug::kOffersInTurn}) {
+    bool is_connected = false;
+    Time took = 0;
+    fabric::sim::SimCluster cluster(without_dynamic(kNodes));
+    cluster.run([&](Env& env) {
+      Options options = small();
+      options.bugs = bug;
+      Service service(env, options);
+      runtime::node_barrier(env, "up");
+      if (env.node() > 1) env.sleep_until(kForever);  // it is killed
+      if (env.node() == 1) {
+        App app(service);
+        for (NodeId node = 2; node < kNodes; ++node) cluster.kill(node);
+        std::vector<std::unique_ptr<Thread>> threads;
+        for (NodeId node = 2; node < kNodes; ++node) {
+          threads.push_back(env.spawn("connects", [&, node] {
+            for (int i = 0; i < 2; ++i) {
+              EXPECT_TRUE(refuses([&] { app.connect(app.create_queue(), node, 7); },
+                                  ErrorCode::kUnavailable));
+            }
+          }));
+        }
+        env.sleep_until(env.now() + kMillisecond);
+        const Time begin = env.now();
+        try {
+          app.connect(app.create_queue(), 0, 7);
+          is_connected = true;
+        } catch (const Error&) {
+        }
+        took = env.now() - begin;
+        for (const auto& thread : threads) thread->join();
+      }
+      runtime::node_barrier(env, "done", 100 * kSecond, std::vector<NodeId>{0, 1});
+    });
+    EXPECT_EQ(is_connected, bug == Bug::kNone);
+    EXPECT_EQ(took < 100 * kMillisecond, bug == Bug::kNone) << took;
+  }
+}
+
+// Queues that wait for the same node wait for one connection.
+TEST(KrcoreConnectSim, QueuesToOneNodeShareAnAttempt) {
+  fabric::sim::SimCluster cluster(without_dynamic(3));
+  cluster.run([&](Env& env) {
+    Service service(env, small());
+    runtime::node_barrier(env, "up");
+    if (env.node() == 2) env.sleep_until(kForever);  // it is killed
+    if (env.node() == 1) {
+      cluster.kill(2);
+      App app(service);
+      const Time begin = env.now();
+      std::vector<std::unique_ptr<Thread>> threads;
+      for (int i = 0; i < 40; ++i)
+        threads.push_back(env.spawn("connects", [&] { refused(app, 2); }));
+      for (const auto& thread : threads) thread->join();
+      EXPECT_LT(env.now() - begin, kSecond);
+      app.connect(app.create_queue(), 0, 7);
+      app.connect(app.create_queue(), 0, 7);
+      EXPECT_EQ(service.counters().rc_made.load(), 1u);
+    }
+    runtime::node_barrier(env, "done", 100 * kSecond, std::vector<NodeId>{0, 1});
   });
 }
 
