@@ -30,10 +30,11 @@ enum class Bug : std::uint8_t {
   kStrangersBelieved,    // a datagram speaks for the node that it names
   kOffersOfLastLife,     // an offer of a node's last life is taken for one of this life
   kUnknownConfirmed,     // a connection is confirmed that this node does not have
+  kNoWayKept,            // a request of the service without a way holds up those behind it
   kOffersInTurn,         // an offer of a reliable connection waits for the answer to the one before
 };
 
-inline constexpr std::array<std::string_view, 21> kBugNames{"no_check",
+inline constexpr std::array<std::string_view, 22> kBugNames{"no_check",
                                                             "error_by_opcode",
                                                             "dead_queue_pair_kept",
                                                             "count_unpacked_short",
@@ -53,6 +54,7 @@ inline constexpr std::array<std::string_view, 21> kBugNames{"no_check",
                                                             "strangers_believed",
                                                             "offers_of_last_life",
                                                             "unknown_confirmed",
+                                                            "no_way_kept",
                                                             "offers_in_turn"};
 
 class Bugs {

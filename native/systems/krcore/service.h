@@ -255,12 +255,21 @@ class Service {
   static bool is_from_peer(const Vqp& v, const MessageHeader& header);
   void deliver(CorePool& pool, Vqp& v, const MessageHeader& header, const std::byte* payload);
   void refuse(CorePool& pool, const MessageHeader& header, fabric::Status status);
-  bool send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
+  /// What becomes of a request of the service. The callers hold the lock of the pool.
+  enum class Sent : std::uint8_t { kNow, kLater, kNever };
+  Sent send(CorePool& pool, Prepared& request);
+  /// Returns what carries a request to a life of a node, or null. `may_come` says whether something
+  /// may carry it later.
+  PhysicalQp* way_to(CorePool& pool, NodeId node, const Destination& to, bool& may_come);
+  void make_place(CorePool& pool, const Prepared& request);
+  void send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                             const MessageHeader& header);
   void send_deferred(CorePool& pool);
   void put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
   void refuse_short(const Vqp& v, InboxItem& item);
   void match(Vqp& v);
+  bool has_ready(Vqp& v);
+  void lose_messages_of(Vqp& v, const Sender& sender);
   bool fetch(Vqp& v, InboxItem& item);
   bool is_known(Vqp& v, const MessageHeader& header);
   MessageHeader done_of(const MessageHeader& announced, CorePool& pool) const;

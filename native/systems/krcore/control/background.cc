@@ -106,6 +106,7 @@ void Service::look_after(CorePool& pool) {
   if (!pool.dynamic.empty()) poll_inner(pool, *pool.dynamic.front());
   for (const auto& [node, qp] : pool.reliable) poll_inner(pool, *qp);
   for (const auto& qp : pool.leaving) poll_inner(pool, *qp);
+  if (!pool.deferred.empty()) send_deferred(pool);
   ask_again(pool);
 }
 

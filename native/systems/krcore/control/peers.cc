@@ -64,6 +64,11 @@ void Peers::know(NodeId node, std::uint32_t life, const fabric::QpAddress& port)
   peer = {std::move(handle), port, life, true};
 }
 
+bool Peers::find_next(NodeId node) {
+  const Peer known = of(node);
+  return find(node, known.is_known ? known.life + 1 : 0);
+}
+
 bool Peers::find(NodeId node, std::uint32_t life) {
   const auto bytes = env_.device().rendezvous().find(key_of(node, life));
   fabric::QpAddress port;

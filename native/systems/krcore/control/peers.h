@@ -24,7 +24,7 @@ class Peers {
   /// Waits for the first life of each other node, and looks for later ones.
   void await_all();
   /// Looks for the next life of a node; returns whether there is one.
-  bool find_next(NodeId node) { return find(node, life_of(node) + 1); }
+  bool find_next(NodeId node);
   /// Tells whether a datagram is of the node and the life that it names, and that life the newest.
   /// It comes from its `port`. A life that is new here is looked up.
   bool is_genuine(const ControlMessage& message);

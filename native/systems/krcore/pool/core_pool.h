@@ -37,14 +37,9 @@ class CorePool {
   std::multimap<NodeId, std::unique_ptr<PhysicalQp>> reliable;
   std::vector<std::unique_ptr<PhysicalQp>>
       leaving;  // reliable ones that nobody may choose any more
-  /// Messages of the service that found a full queue pair.
-  struct Deferred {
-    NodeId node = 0;
-    DctMeta meta;
-    MessageHeader header;
-  };
-  std::deque<Deferred> deferred;
-  std::deque<Prepared> fetches;  // READs of the zero-copy protocol, likewise
+  /// Requests of the service that found no place: its messages, and READs of the zero-copy
+  /// protocol.
+  std::deque<Prepared> deferred;
 
   /// Returns the next dynamic queue pair in service, or null (algorithm 1, line 4).
   PhysicalQp* next_dynamic(bool also_failed = false);

@@ -61,7 +61,7 @@ struct Prepared {
   Destination to;                               // of this request; on a reliable connection unused
   std::array<fabric::Sge, kMostSges + 1> sges;  // the first of a message is its header's place
   std::uint32_t pieces = 0;                     // of the payload of a message
-  std::uint32_t node = fabric::kNoNode;         // kFetch: the sender's
+  std::uint32_t node = fabric::kNoNode;         // of a request that may be deferred: the target's
   MessageHeader header;                         // kMessage, kInternal: in front of the payload
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
 };

@@ -150,50 +150,65 @@ void Service::refuse(CorePool& pool, const MessageHeader& header, Status status)
   send_service_message(pool, header.from_node, header.meta, answer);
 }
 
+// Nothing leads to a life that has ended; a connection of the next one leads to somebody else.
+// Without dynamic connections there is no way to a dead peer any more.
+PhysicalQp* Service::way_to(CorePool& pool, NodeId node, const Destination& to, bool& may_come) {
+  may_come = false;
+  if (to.meta.incarnation < peers_->life_of(node)) return nullptr;
+  PhysicalQp* qp = pool.reliable_to(node);
+  if (qp != nullptr && qp->life != to.meta.incarnation) qp = nullptr;
+  const bool has_target = to.handle != nullptr && to.meta.number != 0;
+  if (qp == nullptr && has_target) qp = pool.next_dynamic();
+  may_come = qp != nullptr || (has_target && !pool.dynamic.empty());
+  return qp;
+}
+
+Service::Sent Service::send(CorePool& pool, Prepared& request) {
+  if (request.to.handle == nullptr) request.to.handle = peers_->handle_of_sender(request.node);
+  bool may_come = false;
+  PhysicalQp* qp = way_to(pool, request.node, request.to, may_come);
+  if (qp != nullptr && qp->room() != 0 && post_physical(pool, *qp, {&request, 1}) == 1)
+    return Sent::kNow;
+  return may_come ? Sent::kLater : Sent::kNever;
+}
+
+// A full queue pair has places when its completions have been taken.
+void Service::make_place(CorePool& pool, const Prepared& request) {
+  bool may_come = false;
+  PhysicalQp* qp = way_to(pool, request.node, request.to, may_come);
+  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
+}
+
 // The order of such a message among others does not matter, so any queue pair of this core will do.
-bool Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
+void Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                                    const MessageHeader& header) {
-  Destination to{peers_->handle_of_sender(node), meta};
-  const std::lock_guard<Mutex> lock(pool.mutex);
   Prepared message;
   message.kind = Prepared::Kind::kInternal;
   message.request.opcode = fabric::Opcode::kSend;
   message.header = header;
-  message.to = to;
-  PhysicalQp* qp = pool.next_to(node, to);
-  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
-  if (qp != nullptr && !qp->has_failed && qp->room() > 0 &&
-      post_physical(pool, *qp, {&message, 1}) == 1)
-    return true;
-  pool.deferred.push_back({node, meta, header});
-  return false;
+  message.node = node;
+  message.to = {peers_->handle_of_sender(node), meta};
+  const std::lock_guard<Mutex> lock(pool.mutex);
+  make_place(pool, message);
+  if (send(pool, message) != Sent::kNow) pool.deferred.push_back(message);
 }
 
+// Requests of the service that found no place. None waits for another one, whose peer may be dead:
+// one without a way ends. An answer that is lost so is asked for again by who lives; whose payload
+// cannot be read is gone.
 void Service::send_deferred(CorePool& pool) {
-  while (!pool.fetches.empty()) {
-    Prepared& read = pool.fetches.front();
-    if (read.to.handle == nullptr) read.to.handle = peers_->handle_of_sender(read.node);
-    PhysicalQp* qp = pool.next_to(read.node, read.to);
-    if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
-        post_physical(pool, *qp, {&read, 1}) == 0)
-      break;
-    pool.fetches.pop_front();
-  }
   for (std::size_t left = pool.deferred.size(); left-- > 0;) {
-    const CorePool::Deferred next = pool.deferred.front();
-    const Destination to{peers_->handle_of_sender(next.node), next.meta};
-    PhysicalQp* qp = pool.next_to(next.node, to);
-    if (qp == nullptr || qp->has_failed || qp->room() == 0) return;
+    Prepared request = pool.deferred.front();
     pool.deferred.pop_front();
-    Prepared message;
-    message.kind = Prepared::Kind::kInternal;
-    message.request.opcode = fabric::Opcode::kSend;
-    message.header = next.header;
-    message.to = to;
-    if (post_physical(pool, *qp, {&message, 1}) == 0) {
-      pool.deferred.push_front(next);
-      return;
+    const Sent sent = send(pool, request);
+    if (sent == Sent::kNow) continue;
+    if (options_.bugs.has(Bug::kNoWayKept)) return pool.deferred.push_front(request);
+    if (sent == Sent::kLater) {
+      pool.deferred.push_back(request);
+      continue;
     }
+    env_.reached("krcore/no_way");
+    finish(request, Status::kRetryExceeded, owner_of(request, request.owner));
   }
 }
 
@@ -349,6 +364,34 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   return v->id;
 }
 
+// Ends what cannot be taken. Returns whether the oldest message can.
+bool Service::has_ready(Vqp& v) {
+  while (!v.inbox.empty()) {
+    InboxItem& item = v.inbox.front();
+    if (item.state == InboxItem::kFetching)
+      item.state = static_cast<InboxItem::State>(item.fetched->load(std::memory_order_acquire));
+    if (item.state == InboxItem::kFailed) lose_messages_of(v, Sender::of(item.header));
+    if (!item.is_lost) return item.state == InboxItem::kReady;
+    if (item.state == InboxItem::kFetching) return false;  // a READ still writes to its receive
+    if (item.state == InboxItem::kWaits) {
+      --v.waiting_items;
+      if (item.header.kind == MessageKind::kData) v.inbox_bytes -= item.header.length;
+    } else {
+      v.receives.push_front(std::move(item.receive));
+    }
+    v.inbox.pop_front();
+    match(v);
+  }
+  return false;
+}
+
+// The payload of one of them could not be read. What follows a lost message is lost, too, so that
+// the sender's messages arrive without a gap. A sender that lives asks again, and learns of it.
+void Service::lose_messages_of(Vqp& v, const Sender& sender) {
+  v.refused.insert(sender);
+  for (InboxItem& item : v.inbox) item.is_lost |= Sender::of(item.header) == sender;
+}
+
 std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_replies) {
   const Scope step(env_, scope::pop_messages);
   failure_.check();
@@ -378,18 +421,8 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
   }
   {
     const std::lock_guard<Mutex> lock(v->receive_mutex);
-    while (taken < out.size() && !v->inbox.empty()) {
+    while (taken < out.size() && has_ready(*v)) {
       InboxItem& item = v->inbox.front();
-      if (item.state == InboxItem::kFetching) {
-        item.state = static_cast<InboxItem::State>(item.fetched->load(std::memory_order_acquire));
-        if (item.state == InboxItem::kFailed) {
-          // The sender is gone: its message was never there.
-          v->receives.push_front(std::move(item.receive));
-          v->inbox.pop_front();
-          continue;
-        }
-      }
-      if (item.state != InboxItem::kReady) break;
       Message& message = out[taken++];
       message = {};
       message.wr_id = item.receive.wr_id;

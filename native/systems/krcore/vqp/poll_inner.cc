@@ -49,7 +49,7 @@ void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
         fail_request(pool, *which, wc);
     }
   }
-  if (!pool.deferred.empty() || !pool.fetches.empty()) send_deferred(pool);
+  if (!pool.deferred.empty()) send_deferred(pool);
   if (!core_states_[pool.core]->waiting.empty()) progress(pool);
 }
 
@@ -240,7 +240,7 @@ void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
     ++counters_.reposted;
     env_.reached("krcore/reposted");
     if (flushed.kind == Prepared::Kind::kFetch)
-      pool.fetches.push_back(flushed);
+      pool.deferred.push_back(flushed);
     else
       hold(pool, *v, flushed);
     return;

@@ -80,6 +80,7 @@ inline constexpr auto kTooLong = fabric::Status::kRemoteInvalidRequest;
 struct InboxItem {
   enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed };
   State state = kWaits;
+  bool is_lost = false;  // it ends before somebody takes it
   /// The completion of the READ sets it, without the lock of the inbox.
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;
   MessageHeader header;

@@ -40,13 +40,8 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
   }
   read.to = {peers_->handle_of_sender(item.header.from_node), item.header.meta};
   const std::lock_guard<Mutex> lock(pool.mutex);
-  PhysicalQp* qp = pool.next_to(read.node, read.to);
-  if (qp != nullptr && qp->room() == 0) poll_inner(pool, *qp);
-  if (qp == nullptr || qp->has_failed || qp->room() == 0 ||
-      post_physical(pool, *qp, {&read, 1}) == 0) {
-    // It waits in the pool, as a message of the service does.
-    pool.fetches.push_back(read);
-  }
+  make_place(pool, read);
+  if (send(pool, read) != Sent::kNow) pool.deferred.push_back(read);
   return true;
 }
 

@@ -58,5 +58,77 @@ TEST(KrcoreZeroCopySim, ALostRefusalComesAgain) {
   }
 }
 
+// Without dynamic connections. Node 1 dies with messages announced, and with what follows them.
+// Node 2's messages arrive, and nothing stays for the dead node.
+TEST(KrcoreZeroCopySim, ADeadSenderSilencesNoOther) {
+  for (const Bug bug : {Bug::kNone, Bug::kNoWayKept}) {
+    fabric::sim::SimOptions simulation = runtime::sim_options(3);
+    auto values = fabric::sim::test_profile_values();
+    values["nic.has_dc"] = 0;
+    simulation.profile = fabric::sim::SimProfile::from_values(values);
+    fabric::sim::SimCluster cluster(simulation);
+    int of_dead = 0, of_living = 0;
+    std::size_t left = 0;
+    bool is_bound = false, is_announced = false, is_over = false;
+    cluster.run([&](Env& env) {
+      const auto await = [&](const bool& flag) {
+        while (!flag) env.sleep_until(env.now() + 10 * kMicrosecond);
+      };
+      Options options;
+      options.cores = 1;
+      options.arena_bytes = 1 << 20;
+      options.rc_policy = RcPolicy::kNever;
+      options.zero_copy_above = 1024;
+      options.bugs = bug;
+      Service service(env, options);
+      App app(service);
+      const Registration own = app.reg_mr(65536);
+      const auto send = [&](Queue queue, std::uint32_t bytes) {
+        const fabric::Sge sge = piece(own, 0, bytes);
+        const fabric::WorkRequest request = one_sided(Opcode::kSend, sge, 0, 0);
+        EXPECT_EQ(app.push(queue, {&request, 1}).accepted, 1u);
+      };
+      if (env.node() == 0) {
+        const Queue inbox = app.create_queue();
+        app.bind(inbox, 7);
+        is_bound = true;
+        await(is_announced);
+        env.sleep_until(env.now() + kMillisecond);
+        cluster.kill(1);
+        for (std::uint64_t i = 0; i < 8; ++i) {
+          const fabric::Sge sge = piece(own, 8192 * i, 8192);
+          const fabric::ReceiveRequest receive{i, &sge, 1};
+          app.post_receive(inbox, {&receive, 1});
+        }
+        for (const Time end = env.now() + kSecond; env.now() < end && of_living < 4;) {
+          Message message;
+          if (app.wait_messages(inbox, {&message, 1}, end) == 1)
+            ++(message.from == 1 ? of_dead : of_living);
+        }
+        left = service.pool(0).deferred.size();
+        is_over = true;
+      } else {
+        await(is_bound);
+        const Queue queue = app.create_queue();
+        app.connect(queue, 0, 7);
+        if (env.node() == 1) {
+          for (const std::uint32_t bytes : {4096U, 4096U, 64U, 4096U}) send(queue, bytes);
+          is_announced = true;
+          env.sleep_until(kForever);  // it is killed
+        }
+        await(is_announced);
+        env.sleep_until(env.now() + 20 * kMillisecond);
+        for (const std::uint32_t bytes : {64U, 4096U, 64U, 4096U}) send(queue, bytes);
+        fabric::Completion done[4];
+        EXPECT_EQ(app.wait(queue, done, env.now() + 500 * kMillisecond) == 4, bug == Bug::kNone);
+        await(is_over);
+      }
+    });
+    EXPECT_EQ(of_dead, 0) << "a message behind a lost one";
+    EXPECT_EQ(of_living, bug == Bug::kNone ? 4 : 0);
+    EXPECT_EQ(left == 0, bug == Bug::kNone) << left;
+  }
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
