@@ -31,10 +31,11 @@ enum class Bug : std::uint8_t {
   kOffersOfLastLife,     // an offer of a node's last life is taken for one of this life
   kUnknownConfirmed,     // a connection is confirmed that this node does not have
   kNoWayKept,            // a request of the service without a way holds up those behind it
+  kOneSenderKept,        // which long messages were taken is known of the last sender alone
   kOffersInTurn,         // an offer of a reliable connection waits for the answer to the one before
 };
 
-inline constexpr std::array<std::string_view, 22> kBugNames{"no_check",
+inline constexpr std::array<std::string_view, 23> kBugNames{"no_check",
                                                             "error_by_opcode",
                                                             "dead_queue_pair_kept",
                                                             "count_unpacked_short",
@@ -55,6 +56,7 @@ inline constexpr std::array<std::string_view, 22> kBugNames{"no_check",
                                                             "offers_of_last_life",
                                                             "unknown_confirmed",
                                                             "no_way_kept",
+                                                            "one_sender_kept",
                                                             "offers_in_turn"};
 
 class Bugs {

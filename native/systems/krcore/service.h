@@ -272,6 +272,8 @@ class Service {
   void lose_messages_of(Vqp& v, const Sender& sender);
   bool fetch(Vqp& v, InboxItem& item);
   bool is_known(Vqp& v, const MessageHeader& header);
+  static bool can_note(const Vqp& v, const MessageHeader& header);
+  void note_taken(Vqp& v, const InboxItem& item);
   MessageHeader done_of(const MessageHeader& announced, CorePool& pool) const;
   void poll_all(CorePool& pool, NodeId node);
   VqpId reply_to(Vqp& bound, const MessageHeader& header);

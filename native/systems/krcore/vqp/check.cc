@@ -68,7 +68,6 @@ Status Service::check_message(const fabric::WorkRequest& request, Checked& out) 
   if (request.sge_count != 1)
     return out.bytes <= options_.message_bytes ? Status::kSuccess : Status::kLocalLength;
   out.message = MessageKind::kZeroCopy;
-  out.ticket = next_number();
   return Status::kSuccess;
 }
 

@@ -14,7 +14,6 @@ using fabric::Status;
 
 namespace {
 
-constexpr std::size_t kKeptTickets = 256;
 constexpr std::uint32_t kForeignMessages = 16;  // then the sender shall send to the receiver's core
 
 }  // namespace
@@ -223,7 +222,10 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
     const bool is_direct = header.to != 0;
     const Sender sender = Sender::of(header);
     if (header.kind == MessageKind::kZeroCopy && is_known(v, header)) return;
-    if (v.refused.contains(sender)) {
+    if (header.kind == MessageKind::kZeroCopy && !can_note(v, header)) {
+      ++counters_.malformed;
+      refusal = Status::kRemoteInvalidRequest;
+    } else if (v.refused.contains(sender)) {
       refusal = Status::kRnrRetryExceeded;  // what follows a lost message is lost, too
     } else if (is_direct && v.state.load() == VqpState::kError) {
       refusal = Status::kRemoteOperation;
@@ -434,10 +436,8 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
       if (item.header.kind == MessageKind::kWriteNotice)
         message.opcode = fabric::Opcode::kReceiveWriteImm;
       if (item.header.kind == MessageKind::kZeroCopy) {
-        const bool is_refused = item.status != Status::kSuccess;
-        v->taken.push_back({Sender::of(item.header), item.header.ticket, is_refused});
-        if (v->taken.size() > kKeptTickets) v->taken.pop_front();
-        if (!is_refused)
+        note_taken(*v, item);
+        if (item.status == Status::kSuccess)
           done.push_back({item.header.from_node, item.header.meta, done_of(item.header, own)});
       }
       if (with_replies && item.header.to == 0) {

@@ -37,13 +37,17 @@ void set_row(CompletionEntry& row, const Checked& request) {
   row.is_ready = false;
 }
 
-void add_rows(Vqp& v, std::span<const Checked> requests) {
+// Zero-copy sends get their tickets here, in their order, so that the receiver sees no gap.
+void add_rows(Vqp& v, std::span<Checked> requests) {
   CompletionRows& rows = v.completions;
   rows.reserve(requests.size());
   bool has_messages = false;
-  for (const Checked& each : requests) {
+  for (Checked& each : requests) {
+    if (each.kind == Prepared::Kind::kMessage) {
+      has_messages = true;
+      if (each.message == MessageKind::kZeroCopy) each.ticket = v.next_announced++;
+    }
     set_row(rows.extend(), each);
-    has_messages |= each.kind == Prepared::Kind::kMessage;
   }
   v.has_sent_messages |= has_messages;
 }
@@ -185,7 +189,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // Nor would these.
   if (count > v->options.send_entries)
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
-  const std::span<const Checked> checked = std::span(v->checked).first(count);
+  const std::span<Checked> checked = std::span(v->checked).first(count);
   const PushResult all{static_cast<std::uint32_t>(list.size()), fabric::PostError::kNone,
                        Status::kSuccess};
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait

@@ -17,6 +17,7 @@
 #include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/pool/core_pool.h"
 #include "systems/krcore/vqp/completion_rows.h"
+#include "systems/krcore/vqp/taken_tickets.h"
 
 namespace pyrdma::krcore {
 
@@ -70,6 +71,18 @@ struct Sender {
   auto operator<=>(const Sender&) const = default;
   static Sender of(const MessageHeader& header) {
     return {header.from_node, header.meta.incarnation, header.from, header.from_epoch};
+  }
+  /// The place of its queue pair in the table of its node, which has one connection at a time.
+  std::pair<NodeId, std::uint16_t> place() const { return {node, VqpId::of(vqp).index}; }
+  /// Tells whether this connection of a place has ended, since there is `other`. Generations and
+  /// epochs go round.
+  bool is_before(const Sender& other) const {
+    const auto is_behind = [](std::uint16_t a, std::uint16_t b) {
+      return static_cast<std::int16_t>(a - b) < 0;
+    };
+    const std::uint16_t own = VqpId::of(vqp).generation, others = VqpId::of(other.vqp).generation;
+    if (incarnation != other.incarnation) return incarnation < other.incarnation;
+    return own != others ? is_behind(own, others) : is_behind(epoch, other.epoch);
   }
 };
 
@@ -128,6 +141,7 @@ class Vqp {
     refusal = fabric::Status::kSuccess;
     to = {};
     has_sent_messages = false;
+    next_announced = 1;
   }
   /// Forgets what has arrived and what waits for it. The caller holds `receive_mutex`.
   void end_receiving() {
@@ -159,7 +173,8 @@ class Vqp {
   std::deque<Question> announced;  // zero-copy sends that the receiver has not read
   bool is_asking = false;          // in the pool's list of those that wait for an answer
   Transfer transfer;
-  std::uint64_t next_ticket = 1;
+  std::uint64_t next_ticket = 1;     // of transfers
+  std::uint64_t next_announced = 1;  // ticket of the next zero-copy send of the connection
   bool has_sent_messages = false;
   bool read_done = false, read_failed = false;  // of a READ of the service for this queue pair
   bool is_waiting = false;                      // in the pool's list of those with pending posts
@@ -183,13 +198,13 @@ class Vqp {
   };
   std::map<Sender, Reply> replies;
   std::set<Sender> refused;  // one of their messages is lost
-  /// Zero-copy messages that have been taken, whose announcements may come again.
+  /// Zero-copy messages that have been taken, by the place of their sender: at most one entry for
+  /// each queue pair that there is.
   struct Taken {
     Sender sender;
-    std::uint64_t ticket = 0;
-    bool is_refused = false;
+    TakenTickets tickets;
   };
-  std::deque<Taken> taken;
+  std::map<std::pair<NodeId, std::uint16_t>, Taken> taken;
 };
 
 }  // namespace pyrdma::krcore

@@ -46,29 +46,53 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
 }
 
 // An announcement may come again, because its answer was lost. A message that waits has no answer
-// yet.
+// yet. One of a connection that has ended has nobody who waits for it.
 bool Service::is_known(Vqp& v, const MessageHeader& header) {
   const Sender sender = Sender::of(header);
-  bool is_refused = false;
+  std::uint64_t refused = 0;
   const auto waiting = std::ranges::find_if(v.inbox, [&](const InboxItem& item) {
     return item.header.ticket == header.ticket && Sender::of(item.header) == sender;
   });
   if (waiting != v.inbox.end()) {
-    is_refused = waiting->status != fabric::Status::kSuccess;
-    if (!is_refused) return true;
+    if (waiting->status == fabric::Status::kSuccess) return true;
+    refused = header.ticket;
   } else {
-    const auto taken = std::ranges::find_if(v.taken, [&](const Vqp::Taken& each) {
-      return each.sender == sender && each.ticket == header.ticket;
-    });
-    if (taken == v.taken.end()) return false;
-    is_refused = taken->is_refused;
+    const auto from = v.taken.find(sender.place());
+    if (from == v.taken.end()) return false;
+    if (sender.is_before(from->second.sender)) return true;
+    const TakenTickets& tickets = from->second.tickets;
+    if (from->second.sender != sender || !tickets.contains(header.ticket)) return false;
+    if (tickets.first_refused != 0 && tickets.first_refused <= header.ticket)
+      refused = tickets.first_refused;
   }
   CorePool& pool = *v.pool.load(std::memory_order_acquire);
-  if (is_refused)
-    refuse(pool, header, kTooLong);
+  MessageHeader asked = header;
+  asked.ticket = refused;
+  if (refused != 0)
+    refuse(pool, asked, kTooLong);
   else
     send_service_message(pool, header.from_node, header.meta, done_of(header, pool));
   return true;
+}
+
+// Whether the message can be noted when it has been taken. No correct sender sends another one.
+bool Service::can_note(const Vqp& v, const MessageHeader& header) {
+  const Sender sender = Sender::of(header);
+  const auto from = v.taken.find(sender.place());
+  return from == v.taken.end() || from->second.sender != sender
+             ? header.ticket != 0
+             : from->second.tickets.has_room_for(header.ticket);
+}
+
+void Service::note_taken(Vqp& v, const InboxItem& item) {
+  const Sender sender = Sender::of(item.header);
+  if (options_.bugs.has(Bug::kOneSenderKept) && !v.taken.contains(sender.place())) v.taken.clear();
+  Vqp::Taken& from = v.taken.try_emplace(sender.place(), Vqp::Taken{sender, {}}).first->second;
+  if (sender.is_before(from.sender)) return;
+  if (from.sender != sender) from = {sender, {}};
+  from.tickets.add(item.header.ticket);
+  if (item.status != fabric::Status::kSuccess && from.tickets.first_refused == 0)
+    from.tickets.first_refused = item.header.ticket;
 }
 
 MessageHeader Service::done_of(const MessageHeader& announced, CorePool& pool) const {

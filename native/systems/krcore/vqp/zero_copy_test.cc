@@ -130,5 +130,73 @@ TEST(KrcoreZeroCopySim, ADeadSenderSilencesNoOther) {
   }
 }
 
+// The answer to a long message is lost with the queue pairs of the receiver. Another node sends 300
+// before the first one announces its message again.
+TEST(KrcoreZeroCopySim, AMessageArrivesOnceWhateverOthersSend) {
+  constexpr int kOthers = 300;
+  for (const Bug bug : {Bug::kNone, Bug::kOneSenderKept}) {
+    fabric::sim::SimCluster cluster(runtime::sim_options(3));
+    int from[3] = {};
+    cluster.run([&](Env& env) {
+      Options options;
+      options.cores = 1;
+      options.dc_queue_pairs = 4;
+      options.arena_bytes = 1 << 20;
+      options.rc_policy = RcPolicy::kNever;
+      options.zero_copy_above = 1024;
+      options.bugs = bug;
+      Service service(env, options);
+      App app(service);
+      const Registration own = app.reg_mr(1 << 19);
+      VqpOptions many;
+      many.send_entries = many.receive_entries = 512;
+      const Queue queue = app.create_queue(many);
+      if (env.node() == 0) {
+        app.bind(queue, 7);
+        const auto receive = [&](std::uint64_t slot) {
+          const fabric::Sge sge = piece(own, slot * 4096, 4096);
+          const fabric::ReceiveRequest request{slot, &sge, 1};
+          app.post_receive(queue, {&request, 1});
+        };
+        receive(0);
+        runtime::node_barrier(env, "bound");
+        runtime::node_barrier(env, "announced");
+        env.sleep_until(env.now() + 2 * kMillisecond);
+        for (int i = 0; i < 4; ++i) {
+          const Queue uses = app.create_queue();
+          app.connect(uses, 1, 9);
+          service.break_physical(uses);
+        }
+        Message message;
+        EXPECT_EQ(app.pop_messages(queue, {&message, 1}), 1u);
+        ++from[message.from];
+        for (std::uint64_t slot = 0; slot < 64; ++slot) receive(slot);
+        runtime::node_barrier(env, "lost");
+        for (const Time end = env.now() + 200 * kMillisecond; env.now() < end;) {
+          if (app.wait_messages(queue, {&message, 1}, env.now() + kMillisecond) != 1) continue;
+          ++from[message.from];
+          receive(message.wr_id);
+        }
+      } else {
+        runtime::node_barrier(env, "bound");
+        app.connect(queue, 0, 7);
+        const fabric::Sge sge = piece(own, 0, 2048);
+        const fabric::WorkRequest send = one_sided(Opcode::kSend, sge, 0, 0);
+        const auto push = [&] { EXPECT_EQ(app.push(queue, {&send, 1}).accepted, 1u); };
+        if (env.node() == 1) push();
+        runtime::node_barrier(env, "announced");
+        runtime::node_barrier(env, "lost");
+        for (int i = 0; env.node() == 2 && i < kOthers; ++i) push();
+        fabric::Completion done;
+        EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + 100 * kMillisecond), 1u);
+        EXPECT_EQ(done.status, Status::kSuccess);
+      }
+      runtime::node_barrier(env, "done");
+    });
+    EXPECT_EQ(from[1] == 1, bug == Bug::kNone) << from[1];
+    EXPECT_EQ(from[2], kOthers);
+  }
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
