@@ -32,10 +32,12 @@ enum class Bug : std::uint8_t {
   kUnknownConfirmed,     // a connection is confirmed that this node does not have
   kNoWayKept,            // a request of the service without a way holds up those behind it
   kOneSenderKept,        // which long messages were taken is known of the last sender alone
+  kBucketsKept,          // buckets for collisions serve no other chain
+  kFullTableIgnored,     // likewise, and a region is registered although no peer can find it
   kOffersInTurn,         // an offer of a reliable connection waits for the answer to the one before
 };
 
-inline constexpr std::array<std::string_view, 23> kBugNames{"no_check",
+inline constexpr std::array<std::string_view, 25> kBugNames{"no_check",
                                                             "error_by_opcode",
                                                             "dead_queue_pair_kept",
                                                             "count_unpacked_short",
@@ -57,6 +59,8 @@ inline constexpr std::array<std::string_view, 23> kBugNames{"no_check",
                                                             "unknown_confirmed",
                                                             "no_way_kept",
                                                             "one_sender_kept",
+                                                            "buckets_kept",
+                                                            "full_table_ignored",
                                                             "offers_in_turn"};
 
 class Bugs {

@@ -107,7 +107,7 @@ TEST(KrcoreFuzz, EveryBugHasATest) {
       "error_by_opcode",    "dead_queue_pair_kept",  "lease_from_answer",    "id_bound_off_by_one",
       "error_mid_list",     "transfer_without_fake", "transfer_without_ack", "generation_ignored",
       "strangers_believed", "offers_of_last_life",   "unknown_confirmed",    "offers_in_turn",
-      "no_way_kept",        "one_sender_kept"};
+      "no_way_kept",        "one_sender_kept",       "full_table_ignored",   "buckets_kept"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))

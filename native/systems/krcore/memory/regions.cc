@@ -41,7 +41,7 @@ Regions::Regions(Env& env, fabric::ProtectionDomain& domain, const Options& opti
   fabric::Device& device = env.device();
   const HashShape shape = HashShape::of(options.regions, sizeof(RegionRecord));
   table_memory_ = device.allocate(domain, shape.bytes(), fabric::kRemoteRead);
-  table_ = std::make_unique<ClusterHash>(shape, table_memory_->data());
+  table_ = std::make_unique<ClusterHash>(shape, table_memory_->data(), options.bugs);
   if (options.slices) {
     arena_ = device.allocate(domain, options.arena_bytes, fabric::kAllAccess);
     free_slices_[0] = options.arena_bytes;
@@ -122,6 +122,19 @@ Registration Regions::publish(std::byte* data, const RegionRecord& record, std::
                                            "raise Options::regions");
   }
   const std::uint32_t index = free_slots_.back();
+  std::uint32_t random = 0;
+  while (random == 0) random = static_cast<std::uint32_t>(rng_()) >> index_bits_;
+  const std::uint32_t key = random << index_bits_ | index;
+  if (!table_->insert(key, std::as_bytes(std::span(&record, 1))) &&
+      !options_.bugs.has(Bug::kFullTableIgnored)) {
+    if (is_slice) give_slice(record.addr - arena_->addr(), slice_bytes(record.bytes));
+    throw Error(ErrorCode::kExhausted,
+                "krcore: the table by which peers find regions has no bucket left for a collision; "
+                "all " +
+                    std::to_string(table_->shape().buckets) +
+                    " are in use; remove some regions, or raise Options::regions above " +
+                    std::to_string(options_.regions));
+  }
   free_slots_.pop_back();
   Slot& slot = slots_[index];
   slot.record = record;
@@ -129,10 +142,6 @@ Registration Regions::publish(std::byte* data, const RegionRecord& record, std::
   slot.domain = domain;
   slot.own = std::move(own);
   slot.is_slice = is_slice;
-  std::uint32_t random = 0;
-  while (random == 0) random = static_cast<std::uint32_t>(rng_()) >> index_bits_;
-  const std::uint32_t key = random << index_bits_ | index;
-  table_->insert(key, std::as_bytes(std::span(&record, 1)));
   slot.key.store(key, std::memory_order_release);
   return {data, record.addr, record.bytes, key};
 }

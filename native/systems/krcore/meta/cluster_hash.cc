@@ -49,9 +49,15 @@ HashShape HashShape::of(std::uint32_t entries, std::uint32_t payload_bytes) {
   return {std::max(1U, (entries + kPerBucket - 1) / kPerBucket), entries, payload_bytes};
 }
 
-ClusterHash::ClusterHash(HashShape shape, std::byte* memory)
-    : shape_(shape), memory_(memory), next_bucket_(shape.buckets) {
+ClusterHash::ClusterHash(HashShape shape, std::byte* memory, Bugs bugs)
+    : shape_(shape), memory_(memory), bugs_(bugs) {
   for (std::uint32_t entry = shape.entries; entry-- > 0;) free_entries_.push_back(entry);
+  const std::uint32_t most = std::min(2 * shape.buckets, HashShape::kMostEntries);
+  for (std::uint32_t bucket = most; bucket-- > shape.buckets;) free_buckets_.push_back(bucket);
+}
+
+std::uint32_t* ClusterHash::slots_of(std::uint32_t bucket) const {
+  return reinterpret_cast<std::uint32_t*>(memory_ + shape_.bucket_at(bucket));
 }
 
 std::uint32_t ClusterHash::load(const std::uint32_t* word) const {
@@ -62,7 +68,7 @@ std::uint32_t* ClusterHash::slot_of(std::uint32_t key) const {
   const std::uint64_t hash = mix64(key);
   std::uint32_t bucket = bucket_of(shape_, hash);
   for (;;) {
-    auto* slots = reinterpret_cast<std::uint32_t*>(memory_ + shape_.bucket_at(bucket));
+    std::uint32_t* slots = slots_of(bucket);
     for (std::uint32_t i = 0; i < HashShape::kSlots; ++i) {
       const std::uint32_t slot = load(&slots[i]);
       if (slot == 0 || tag_in(slot) != tag_of(hash)) continue;
@@ -81,7 +87,7 @@ std::uint32_t* ClusterHash::slot_of(std::uint32_t key) const {
 std::uint32_t* ClusterHash::free_slot(std::uint32_t key) {
   std::uint32_t bucket = bucket_of(shape_, mix64(key));
   for (;;) {
-    auto* slots = reinterpret_cast<std::uint32_t*>(memory_ + shape_.bucket_at(bucket));
+    std::uint32_t* slots = slots_of(bucket);
     const std::uint32_t last = load(&slots[HashShape::kSlots - 1]);
     for (std::uint32_t i = 0; i < HashShape::kSlots; ++i)
       if (load(&slots[i]) == 0) return &slots[i];
@@ -89,10 +95,10 @@ std::uint32_t* ClusterHash::free_slot(std::uint32_t key) {
       bucket = number_in(last);
       continue;
     }
-    if (next_bucket_ >= 2 * shape_.buckets || next_bucket_ >= HashShape::kMostEntries)
-      return nullptr;
-    const std::uint32_t more = next_bucket_++;
-    auto* moved = reinterpret_cast<std::uint32_t*>(memory_ + shape_.bucket_at(more));
+    if (free_buckets_.empty()) return nullptr;
+    const std::uint32_t more = free_buckets_.back();
+    free_buckets_.pop_back();
+    std::uint32_t* moved = slots_of(more);
     __atomic_store_n(&moved[0], last, __ATOMIC_RELAXED);
     __atomic_store_n(&slots[HashShape::kSlots - 1], slot_with(kLinkTag, more), __ATOMIC_RELEASE);
     bucket = more;
@@ -135,7 +141,28 @@ bool ClusterHash::erase(std::uint32_t key) {
   store_words(memory_ + shape_.entry_at(entry), std::as_bytes(std::span(&gone, 1)));
   free_entries_.push_back(entry);
   --size_;
+  free_empty_buckets(bucket_of(shape_, mix64(key)));
   return true;
+}
+
+// Those at the end of the chain that begins with `first`.
+void ClusterHash::free_empty_buckets(std::uint32_t first) {
+  if (bugs_.has(Bug::kBucketsKept) || bugs_.has(Bug::kFullTableIgnored)) return;
+  for (;;) {
+    std::uint32_t* link = nullptr;  // to the last bucket
+    std::uint32_t last = first;
+    for (;;) {
+      std::uint32_t& end = slots_of(last)[HashShape::kSlots - 1];
+      if (load(&end) == 0 || tag_in(load(&end)) != kLinkTag) break;
+      link = &end;
+      last = number_in(load(&end));
+    }
+    const std::span<const std::uint32_t> slots(slots_of(last), HashShape::kSlots);
+    if (link == nullptr || std::ranges::any_of(slots, [](std::uint32_t slot) { return slot != 0; }))
+      return;
+    __atomic_store_n(link, 0, __ATOMIC_RELEASE);
+    free_buckets_.push_back(last);
+  }
 }
 
 bool ClusterHash::find(std::uint32_t key, std::span<std::byte> payload) const {

@@ -6,6 +6,11 @@
 // of 4 bytes with 16 bits of the hash and the number of an entry; the last slot of a full bucket
 // leads to another one. An entry has its key, a checksum and the payload. The checksum tells a
 // reader that the owner has changed the entry meanwhile.
+//
+// The last bucket of a chain that is empty serves another chain. A reader that comes late to it
+// finds keys of others there, and none of its own chain. That is right: a key that is in the table
+// for all the time of a lookup keeps its bucket, which is not empty then, or moves once to a bucket
+// to which the one before leads by then.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +23,7 @@
 #include "base/function_ref.h"
 #include "base/rng.h"
 #include "fabric/fabric.h"
+#include "systems/krcore/bugs.h"
 
 namespace pyrdma::krcore {
 
@@ -48,24 +54,30 @@ struct HashShape {
 class ClusterHash {
  public:
   /// `memory` has shape.bytes() zeroed bytes and outlives the table.
-  ClusterHash(HashShape shape, std::byte* memory);
-  /// Adds the key, or replaces its payload. Returns false when the table is full.
-  bool insert(std::uint32_t key, std::span<const std::byte> payload);
+  ClusterHash(HashShape shape, std::byte* memory, Bugs bugs = {});
+  /// Adds the key, or replaces its payload. Returns false when the table is full: it has all its
+  /// entries, or the key's buckets are full and all those for collisions hold something.
+  [[nodiscard]] bool insert(std::uint32_t key, std::span<const std::byte> payload);
   bool erase(std::uint32_t key);
   /// Copies the payload of `key`.
   bool find(std::uint32_t key, std::span<std::byte> payload) const;
   std::uint32_t size() const { return size_; }
+  /// Buckets for collisions that no chain has.
+  std::size_t free_buckets() const { return free_buckets_.size(); }
   const HashShape& shape() const { return shape_; }
 
  private:
+  std::uint32_t* slots_of(std::uint32_t bucket) const;
   std::uint32_t* slot_of(std::uint32_t key) const;
   std::uint32_t* free_slot(std::uint32_t key);
+  void free_empty_buckets(std::uint32_t first);
   std::uint32_t load(const std::uint32_t* word) const;
   void write_entry(std::uint32_t entry, std::uint32_t key, std::span<const std::byte> payload);
   HashShape shape_;
   std::byte* memory_;
+  const Bugs bugs_;
   std::vector<std::uint32_t> free_entries_;
-  std::uint32_t next_bucket_;  // for collisions
+  std::vector<std::uint32_t> free_buckets_;  // for collisions
   std::uint32_t size_ = 0;
 };
 
