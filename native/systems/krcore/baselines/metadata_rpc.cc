@@ -23,6 +23,7 @@ constexpr std::uint32_t kClientReceives = 8, kClientSends = 8;
 constexpr Time kMetadataStop = 5 * kMillisecond;
 constexpr Time kFirstAnswer = kMillisecond;  // then the client asks again
 constexpr int kMetadataAttempts = 6;         // each waits twice as long
+constexpr Time kServerRests = kSecond;       // that has answered none of them
 
 template <class T>
 std::uint32_t sum_of_metadata(const T& message) {
@@ -81,13 +82,11 @@ MetadataServer::MetadataServer(Env& env, fabric::ProtectionDomain& domain, const
   sends_ = device.create_completion_queue(kServerSends);
   qp_ = device.create_queue_pair(domain, *sends_, *receives_,
                                  metadata_options(kServerSends, receive_entries_, max_inline_));
-  qp_->connect({});
   for (std::uint32_t slot = 0; slot < receive_entries_; ++slot)
     receive_pieces_.push_back(memory_->sge(std::size_t{slot} * kMetadataSlot, kMetadataSlot));
   for (std::uint32_t slot = 0; slot < receive_entries_; ++slot)
     to_receive_.push_back({slot, &receive_pieces_[slot], 1});
-  qp_->post_receive(to_receive_);
-  to_receive_.clear();
+  begin();
   pieces_.resize(kServerSends);
   address_ = qp_->address();
   thread_ = failure.spawn("krcore-metadata", [this] { run(); });
@@ -96,6 +95,27 @@ MetadataServer::MetadataServer(Env& env, fabric::ProtectionDomain& domain, const
 MetadataServer::~MetadataServer() {
   stops_.store(true, std::memory_order_release);
   thread_.reset();
+}
+
+void MetadataServer::begin() {
+  qp_->connect({});
+  qp_->post_receive(to_receive_);
+  to_receive_.clear();
+  freed_ = queued_;
+}
+
+// A queue pair that fails, as by a datagram that is too long, begins anew at the same address when
+// all its receives have ended.
+void MetadataServer::receive_again() {
+  if (qp_->state() == fabric::QpState::kError) {
+    if (to_receive_.size() < receive_entries_) return;
+    env_.reached("krcore/metadata_anew");
+    qp_->modify(fabric::QpState::kReset);
+    return begin();
+  }
+  if (to_receive_.size() < kRound / 2) return;
+  qp_->post_receive(to_receive_);
+  to_receive_.clear();
 }
 
 void MetadataServer::run() {
@@ -120,10 +140,7 @@ std::size_t MetadataServer::round() {
       attempt(env_, [&] { answer(*request); });
   }
   post_answers();
-  if (to_receive_.size() >= kRound / 2) {
-    qp_->post_receive(to_receive_);
-    to_receive_.clear();
-  }
+  receive_again();
   return count;
 }
 
@@ -185,7 +202,12 @@ MetadataClient::MetadataClient(Env& env, fabric::ProtectionDomain& domain)
   sends_ = device.create_completion_queue(kClientSends);
   qp_ = device.create_queue_pair(domain, *sends_, *receives_,
                                  metadata_options(kClientSends, kClientReceives, max_inline_));
+  begin();
+}
+
+void MetadataClient::begin() {
   qp_->connect({});
+  ended_receives_ = 0;
   for (std::uint32_t slot = 0; slot < kClientReceives; ++slot)
     qp_->receive(memory_->sge(std::size_t{slot} * kMetadataSlot, kMetadataSlot), slot);
 }
@@ -194,7 +216,6 @@ void MetadataClient::use(const fabric::QpAddress& server) {
   const std::lock_guard<Mutex> lock(mutex_);
   handle_ = env_.device().create_address_handle(domain_, server);
   server_ = server;
-  is_lost_ = false;
 }
 
 // Every send has a completion: a client has one request under way.
@@ -231,7 +252,13 @@ std::optional<MetadataResponse> MetadataClient::take() {
       response = parse_metadata<MetadataResponse>(memory_->data() + at + fabric::kGrhBytes,
                                                   wc.byte_count - fabric::kGrhBytes);
     }
-    qp_->receive(memory_->sge(at, kMetadataSlot), wc.wr_id);
+    if (qp_->state() != fabric::QpState::kError) {
+      qp_->receive(memory_->sge(at, kMetadataSlot), wc.wr_id);
+    } else if (++ended_receives_ == kClientReceives) {
+      env_.reached("krcore/metadata_anew");
+      qp_->modify(fabric::QpState::kReset);
+      begin();
+    }
     // The answer of a request that has been repeated may come twice.
     if (response && response->ticket == ticket_ && is_from(wc, server_)) return response;
   }
@@ -241,7 +268,7 @@ std::optional<MetadataResponse> MetadataClient::take() {
 MetaClient::Answer MetadataClient::target_of(NodeId node, DctMeta& meta) {
   const Scope step(env_, scope::metadata_ask);
   const std::lock_guard<Mutex> lock(mutex_);
-  if (is_lost_) return MetaClient::Answer::kNoServer;
+  if (handle_ == nullptr || env_.now() < rests_until_) return MetaClient::Answer::kNoServer;
   ++ticket_;
   Time patience = kFirstAnswer;
   for (int attempt = 0; attempt < kMetadataAttempts; ++attempt, patience *= 2) {
@@ -262,7 +289,7 @@ MetaClient::Answer MetadataClient::target_of(NodeId node, DctMeta& meta) {
     meta = response->meta;
     return MetaClient::Answer::kFound;
   }
-  is_lost_ = true;
+  rests_until_ = env_.now() + kServerRests;
   return MetaClient::Answer::kNoServer;
 }
 

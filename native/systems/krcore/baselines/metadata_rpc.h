@@ -59,6 +59,8 @@ class MetadataServer {
 
  private:
   void run();
+  void begin();
+  void receive_again();
   std::size_t round();
   bool answer(const MetadataRequest& request);
   void post_answers();
@@ -87,13 +89,14 @@ class MetadataServer {
 class MetadataClient {
  public:
   MetadataClient(Env& env, fabric::ProtectionDomain& domain);
-  /// Names the server, at boot. It is lost for good when it does not answer.
+  /// Names the server, at boot. One that does not answer for 63 ms is left alone for a second.
   void use(const fabric::QpAddress& server);
   MetaClient::Answer target_of(NodeId node, DctMeta& meta);
   std::uint64_t requests() const { return requests_; }
   std::uint64_t repeated() const { return repeated_; }
 
  private:
+  void begin();
   void ask(NodeId node);
   std::optional<MetadataResponse> take();
 
@@ -107,7 +110,8 @@ class MetadataClient {
   fabric::QpAddress server_;
   std::uint32_t max_inline_ = 0;
   std::uint64_t ticket_ = 0, requests_ = 0, repeated_ = 0;
-  bool is_lost_ = true;
+  Time rests_until_ = 0;              // the server has not answered
+  std::uint32_t ended_receives_ = 0;  // of a queue pair that has failed
 };
 
 }  // namespace pyrdma::krcore

@@ -166,6 +166,81 @@ TEST(KrcoreMetadataFaults, ABadRequestEndsAlone) {
   });
 }
 
+/// Node 0 has a server that knows nodes 0 to 99, and node 1 a client of it.
+void with_client(const fabric::sim::SimOptions& options,
+                 const std::function<void(Env&, fabric::sim::SimCluster&, MetadataClient&,
+                                          const fabric::QpAddress&)>& use) {
+  fabric::sim::SimCluster cluster(options);
+  cluster.run([&](Env& env) {
+    env.device().open();
+    const auto domain = env.device().create_protection_domain();
+    if (env.node() == 0) {
+      MetaServer tables(env.device(), *domain, 100);
+      for (std::uint32_t node = 0; node < 100; ++node) tables.add(node, {node + 7, node, 0}, {});
+      Mutex mutex(env);
+      Failure failure(env);
+      MetadataServer server(env, *domain, tables, mutex, failure);
+      env.device().rendezvous().publish_value("server", server.address());
+      runtime::node_barrier(env, "done", 600 * kSecond);
+      return failure.check();
+    }
+    const auto server = env.device().rendezvous().await_value<fabric::QpAddress>(
+        "server", env.now() + runtime::kSetupTimeout);
+    MetadataClient client(env, *domain);
+    client.use(server);
+    use(env, cluster, client, server);
+    runtime::node_barrier(env, "done", 600 * kSecond);
+  });
+}
+
+TEST(KrcoreMetadataFaults, AServerThatWasSilentIsAskedAgain) {
+  with_client(runtime::sim_options(2), [](Env& env, auto& cluster, MetadataClient& client, auto&) {
+    DctMeta meta;
+    cluster.block(0, 1, 100 * kMillisecond);
+    EXPECT_EQ(client.target_of(5, meta), MetaClient::Answer::kNoServer);
+    const Time begin = env.now();
+    EXPECT_EQ(client.target_of(5, meta), MetaClient::Answer::kNoServer);
+    EXPECT_LT(env.now() - begin, kMillisecond) << "it rests";
+    env.sleep_until(env.now() + 2 * kSecond);
+    EXPECT_EQ(client.target_of(5, meta), MetaClient::Answer::kFound);
+    EXPECT_EQ(meta, (DctMeta{12, 5, 0}));
+  });
+}
+
+// A datagram that is too long for a receive ends the server's queue pair.
+TEST(KrcoreMetadataFaults, ATooLongDatagramEndsNoServer) {
+  with_client(runtime::sim_options(2),
+              [](Env& env, auto&, MetadataClient& client, const fabric::QpAddress& server) {
+                Stranger stranger(env);
+                for (int i = 0; i < 3; ++i) {
+                  const std::array<std::byte, 500> datagram{};
+                  stranger.send(server, datagram);
+                  DctMeta meta;
+                  EXPECT_EQ(client.target_of(5, meta), MetaClient::Answer::kFound) << i;
+                }
+              });
+}
+
+TEST(KrcoreMetadataFaults, AQueuePairThatFailsBeginsAnew) {
+  fabric::sim::SimOptions options = runtime::sim_options(2);
+  options.faults = FaultOptions::from_values({{"qp_error", 0.02}});
+  std::uint64_t failed = 0;
+  with_client(options, [&](Env& env, auto& cluster, MetadataClient& client, auto&) {
+    for (std::uint32_t node = 0; node < 100; ++node) {
+      DctMeta meta;
+      MetaClient::Answer answer = MetaClient::Answer::kNoServer;
+      for (int turn = 0; turn < 5 && answer == MetaClient::Answer::kNoServer; ++turn) {
+        answer = client.target_of(node, meta);
+        if (answer == MetaClient::Answer::kNoServer)
+          env.sleep_until(env.now() + kSecond + kMillisecond);
+      }
+      EXPECT_EQ(answer, MetaClient::Answer::kFound) << node;
+    }
+    failed = cluster.fault_counters().reached[static_cast<std::size_t>(Fault::qp_error)];
+  });
+  EXPECT_GT(failed, 3u);
+}
+
 TEST(KrcoreMetadataMessages, ADamagedMessageIsRefused) {
   MetadataResponse response;
   response.ticket = 5;
