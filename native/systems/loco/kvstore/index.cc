@@ -49,7 +49,7 @@ std::optional<Location> Index::find(Key key) {
 }
 
 void Index::set(Key key, const Location& location) {
-  PYRDMA_CHECK(location.node, <, 255U);
+  PYRDMA_CHECK(location.node, <=, kLastNode);
   const Scope step(env_, scope::index_set);
   const std::lock_guard lock(lock_);
   put(key, location);

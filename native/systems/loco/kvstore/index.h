@@ -22,7 +22,7 @@ using Key = std::uint64_t;
 
 /// The place of a key's value.
 struct Location {
-  NodeId node = 0;  // below 255
+  NodeId node = 0;  // up to Index::kLastNode
   std::uint32_t slot = 0;
   std::uint32_t counter = 0;  // number of times the slot was filled, modulo 2^24
   bool operator==(const Location&) const = default;
@@ -44,6 +44,7 @@ struct Spread {
 
 class Index {
  public:
+  static constexpr NodeId kLastNode = 254;  // that an entry can name
   /// Makes room for `keys` entries, 20 bytes each. Pages without entries take no memory.
   Index(Env& env, std::uint64_t keys);
 

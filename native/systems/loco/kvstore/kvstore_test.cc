@@ -321,6 +321,21 @@ TEST(LocoBugs, FirstAndLastWordsForAChecksumAreKilled) {
   EXPECT_TRUE(shown(Bug::kChecksumOfTheEnds));
 }
 
+// An entry of the index names one of 255 nodes.
+TEST(LocoStoreSim, ANodeThatNoEntryNamesIsRefused) {
+  ManagerOptions small = with_callers(2);
+  small.max_in_flight = 64;
+  small.blocks = 4;
+  run_nodes("sim", 256, small, [](Manager& manager) {
+    const auto make = [&] { KvStore(manager, "kv", small_store(8), {manager.self()}); };
+    if (manager.self() == 255) {
+      EXPECT_TRUE(refuses(make, ErrorCode::kInvalidArgument, {"255", "0 to 254"}));
+    } else if (manager.self() == 254) {
+      make();
+    }
+  });
+}
+
 TEST(KvIndex, IsAMap) {
   fabric::sim::SimCluster cluster(sim_options(1, false));
   cluster.run([&](Env& env) {

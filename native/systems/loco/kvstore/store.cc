@@ -53,6 +53,7 @@ KvStore::~KvStore() {
 }
 
 void KvStore::check_options() {
+  for (const NodeId node : participants()) check("participants", node, 0, Index::kLastNode);
   check("keys", options_.keys, 1, 1ULL << 40);
   check("slots", slots_, 1, ~std::uint32_t{0});
   check("value_bytes", options_.value_bytes, 1, manager().options().block_bytes - kSlotFrame);
