@@ -122,8 +122,19 @@ void App::connect(Queue queue, NodeId node, std::uint32_t port) {
 
 void App::connect(std::span<const Target> targets) {
   enter();
-  for (const Target& target : targets)
+  // The caller may try again what it has tried.
+  struct Connected {
+    Service& service;
+    std::vector<Queue> queues;
+    ~Connected() {
+      for (const Queue queue : queues) service.disconnect(queue);
+    }
+  } connected{service_, {}};
+  for (const Target& target : targets) {
     check_connected(service_.connect(target.queue, target.node, target.port), target.node);
+    connected.queues.push_back(target.queue);
+  }
+  connected.queues.clear();
 }
 
 PushResult App::push(Queue queue, std::span<const fabric::WorkRequest> list,

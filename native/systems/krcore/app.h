@@ -46,7 +46,7 @@ class App {
     NodeId node = 0;
     std::uint32_t port = 0;
   };
-  /// Connects many queues in one call.
+  /// Connects many queues in one call: all of them, or none when it throws.
   void connect(std::span<const Target> targets);
 
   /// qpush: posts a list, then with `completions` takes up to so many completions as they come, all

@@ -101,6 +101,8 @@ class Service {
   /// Connects to whoever binds `port` of `node`, or with `peer` to one queue pair there.
   ConnectResult connect(VqpId id, NodeId node, std::uint32_t port, VqpId peer = {},
                         std::uint16_t peer_epoch = 0);
+  /// Ends the connection of a queue pair that nobody has used. Its posted receives stay.
+  void disconnect(VqpId id);
   /// Returns false when another queue pair has the port.
   bool bind(VqpId id, std::uint32_t port);
   void unbind(VqpId id);

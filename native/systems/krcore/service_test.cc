@@ -1,6 +1,7 @@
 // Services in all worlds: connections, one-sided requests, messages, regions.
 #include <cstring>
 
+#include "base/error_test.h"
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
 
@@ -149,6 +150,41 @@ TEST_P(KrcoreService, LongMessagesAreReadByTheReceiver) {
       EXPECT_EQ(done.wr_id, 4u);
       EXPECT_EQ(done.status, Status::kSuccess);
     }
+    runtime::node_barrier(service.env(), "done");
+  });
+}
+
+// A list that fails midway connects nothing, so it may be tried again. What was posted stays.
+TEST_P(KrcoreService, AListOfConnectsIsAllOrNothing) {
+  run(2, options(), [&](Service& service, const Kill&) {
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    const Queue inbox = app.create_queue();
+    app.bind(inbox, 7);
+    const Queue one = app.create_queue(), two = app.create_queue();
+    for (const Queue queue : {inbox, one}) {
+      const fabric::Sge sge = piece(own, 1024, 64);
+      const fabric::ReceiveRequest receive{queue.number(), &sge, 1};
+      ASSERT_EQ(app.post_receive(queue, {&receive, 1}).accepted, 1u);
+    }
+    runtime::node_barrier(service.env(), "bound");
+    const NodeId peer = 1 - service.env().node();
+    const App::Target bad[] = {{one, peer, 7}, {two, 9, 7}};
+    EXPECT_TRUE(refuses([&] { app.connect(bad); }, ErrorCode::kInvalidArgument, {"9"}));
+    const App::Target twice[] = {{one, peer, 7}, {two, peer, 7}, {one, peer, 7}};
+    EXPECT_TRUE(refuses([&] { app.connect(twice); }, ErrorCode::kInvalidArgument, {"connected"}));
+    EXPECT_EQ(service.state(one), VqpState::kCreated);
+    const App::Target good[] = {{one, peer, 7}, {two, peer, 7}};
+    app.connect(good);
+    EXPECT_EQ(do_one(app, one, one_sided(Opcode::kSend, piece(own, 0, 8), 0, 0)).status,
+              Status::kSuccess);
+    Message message;
+    ASSERT_EQ(app.wait_messages(inbox, {&message, 1}, app.env().now() + 10 * kSecond), 1u);
+    ASSERT_TRUE(message.reply);
+    EXPECT_EQ(do_one(app, message.reply, one_sided(Opcode::kSend, piece(own, 0, 8), 0, 0)).status,
+              Status::kSuccess);
+    EXPECT_EQ(app.wait_messages(one, {&message, 1}, app.env().now() + 10 * kSecond), 1u);
+    EXPECT_EQ(message.wr_id, one.number());
     runtime::node_barrier(service.env(), "done");
   });
 }

@@ -149,7 +149,7 @@ TEST_P(KrcoreRing, BadUseNamesTheFix) {
     Local ring(service);
     Application& app = *ring.application;
     const Queue queue = app.create_queue();
-    app.create_queue();
+    const Queue other = app.create_queue();
     app.create_queue();
     EXPECT_TRUE(refuses([&] { app.create_queue(); }, ErrorCode::kExhausted, {"3", "app_queues"}));
     EXPECT_TRUE(refuses([&] { app.reg_mr(8193); }, ErrorCode::kExhausted, {"8193", "app_bytes"}));
@@ -157,6 +157,8 @@ TEST_P(KrcoreRing, BadUseNamesTheFix) {
     EXPECT_TRUE(
         refuses([&] { app.connect(queue, 9, 7); }, ErrorCode::kInvalidArgument, {"9", "0 to 1"}));
     EXPECT_TRUE(refuses([&] { app.bind(queue, 70000); }, ErrorCode::kInvalidArgument, {"70000"}));
+    const App::Target targets[] = {{queue, 1 - service.env().node(), 7}, {other, 9, 7}};
+    EXPECT_TRUE(refuses([&] { app.connect(targets); }, ErrorCode::kInvalidArgument, {"9"}));
     app.connect(queue, 1 - service.env().node(), 7);
     EXPECT_TRUE(
         refuses([&] { app.connect(queue, 0, 7); }, ErrorCode::kInvalidArgument, {"connected"}));

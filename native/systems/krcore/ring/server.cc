@@ -147,10 +147,13 @@ void Server::carry_out(std::span<const Request> call) {
                   static_cast<std::uint32_t>(std::min<std::uint64_t>(first.first, 0xffff'ffff)));
         return answer({});
       case Command::kConnect:
+        targets_.clear();
         for (const Request& each : call) {
           own(each.queue);
-          app_.connect(VqpId::of(each.queue), each.rkey, static_cast<std::uint32_t>(each.first));
+          targets_.push_back(
+              {VqpId::of(each.queue), each.rkey, static_cast<std::uint32_t>(each.first)});
         }
+        app_.connect(targets_);
         return answer({});
       case Command::kPush:
         return push(call);

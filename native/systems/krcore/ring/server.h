@@ -60,6 +60,7 @@ class Server {
   std::map<std::uint32_t, OwnQueue> queues_;
   std::map<std::uint32_t, Registration> regions_;
   std::vector<Request> call_;
+  std::vector<App::Target> targets_;
   std::vector<fabric::WorkRequest> list_;
   std::vector<fabric::ReceiveRequest> receive_list_;
   std::vector<fabric::Sge> sges_;

@@ -397,16 +397,20 @@ bool Service::end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status 
   return true;
 }
 
+void Service::disconnect(VqpId id) {
+  Vqp* v = find(id);
+  if (v == nullptr) return;
+  const SendLock lock(*v);
+  leave(*v);
+  v->end_sending();
+  v->state.store(VqpState::kCreated);
+}
+
 // Back to the state of a new queue pair: unpolled completions and posted receives are lost.
 void Service::reset(VqpId id) {
   Vqp* v = find(id);
   if (v == nullptr) return;
-  {
-    const SendLock lock(*v);
-    leave(*v);
-    v->end_sending();
-    v->state.store(VqpState::kCreated);
-  }
+  disconnect(id);
   // Last: from the new epoch on, deliver() takes nothing for the old one.
   const std::lock_guard<Mutex> lock(v->receive_mutex);
   v->end_receiving();
