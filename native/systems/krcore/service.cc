@@ -179,6 +179,13 @@ void Service::want_reliable(std::uint32_t core, NodeId node) {
   add_job({Job::kMake, {}, core, node, nullptr, false});
 }
 
+// A connection that is being made is a way. The peer may use it before this node knows that it is
+// confirmed.
+bool Service::is_making(CorePool& pool, NodeId node) {
+  const std::lock_guard<Mutex> lock(jobs_mutex_);
+  return wanted_.contains({pool.core, node});
+}
+
 std::uint64_t Service::physical_queue_pairs() {
   std::uint64_t count = 0;
   for (const auto& pool : pools_) {

@@ -263,6 +263,7 @@ class Service {
   /// Returns what carries a request to a life of a node, or null. `may_come` says whether something
   /// may carry it later.
   PhysicalQp* way_to(CorePool& pool, NodeId node, const Destination& to, bool& may_come);
+  bool is_making(CorePool& pool, NodeId node);
   void make_place(CorePool& pool, const Prepared& request);
   void send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                             const MessageHeader& header);
