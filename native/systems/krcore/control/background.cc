@@ -133,11 +133,14 @@ void Service::take_control(const ControlMessage& message) {
     ++counters_.malformed;
     return;
   }
-  // An earlier life of this node may have used the same numbers.
-  if (message.to_incarnation != ControlMessage::kAnyLife &&
-      message.to_incarnation != env_.incarnation())
-    return;
   if (!peers_->is_genuine(message)) return;
+  // An earlier life of this node may have used the same numbers. Its connections have ended: who
+  // confirms one must not wait for it.
+  if (message.to_incarnation != ControlMessage::kAnyLife &&
+      message.to_incarnation != env_.incarnation()) {
+    if (message.kind == ControlKind::kConfirm) answer(message, own_metadata(ControlKind::kRefuse));
+    return;
+  }
   switch (message.kind) {
     case ControlKind::kRegister: {
       if (meta_server_ == nullptr) return;
