@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "systems/krcore/fuzz/client.h"
+#include "systems/krcore/fuzz/stranger.h"
 
 namespace pyrdma::krcore::scenario {
 
@@ -109,6 +110,8 @@ void live(World& world, Env& env) {
   for (std::uint32_t client = 0; client < kClients; ++client) {
     threads.push_back(env.spawn("client", [&, client] { Client(world, service, client).run(); }));
   }
+  if (world.shape.stranger == env.node())
+    threads.push_back(env.spawn("stranger", [&] { send_forged(world, env); }));
   inbox.run();
   for (const auto& thread : threads) thread->join();
   const std::uint64_t most =

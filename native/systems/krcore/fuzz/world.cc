@@ -59,6 +59,10 @@ Shape::Shape(const fuzz::Options& options) {
   service.meta_servers = {0};
   if (options.nodes > 2) service.meta_servers.push_back(1);
   service.bugs = Bugs::named(options.mutation);
+  if (rng.below(4) == 0) stranger = static_cast<NodeId>(rng.below(options.nodes));
+  has_dynamic = rng.below(6) != 0;
+  // Each node may have two to each one, of which the last life's is dead.
+  if (!has_dynamic) service.rc_queue_pairs = 4 * options.nodes;
 }
 
 World::World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)

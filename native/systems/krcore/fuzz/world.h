@@ -24,6 +24,8 @@ inline constexpr std::uint32_t kMostMessage = 3000;  // bytes; longer than a buf
 struct Shape {
   explicit Shape(const fuzz::Options& options);
   Options service;
+  bool has_dynamic = true;            // connections
+  NodeId stranger = fabric::kNoNode;  // the node that forges datagrams
 };
 
 enum class Act : std::uint8_t {
