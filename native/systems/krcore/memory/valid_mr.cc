@@ -21,28 +21,30 @@ Service::CoreState::CoreState(Env& env, fabric::ProtectionDomain& domain, const 
 
 // Where the node's table is: asked once for each node.
 bool Service::location_of(Vqp& v, ValidMrRecord& record) {
-  if (v.node == env_.node()) {
+  const NodeId node = v.node;  // once: another thread may reset the queue pair
+  if (node >= cache_.size()) return false;
+  if (node == env_.node()) {
     record = {regions_->table().addr, regions_->table().rkey, regions_->shape().buckets,
               regions_->shape().entries, env_.incarnation()};
     return true;
   }
   {
     const std::lock_guard<Mutex> lock(cache_mutex_);
-    const Cached& cached = cache_[v.node];
+    const Cached& cached = cache_[node];
     if (cached.has_location) {
       record = cached.location;
       return true;
     }
   }
   const std::uint32_t core = v.pool.load(std::memory_order_acquire)->core;
-  if (core_states_[core]->meta.location_of(v.node, record) != MetaClient::Answer::kFound) {
+  if (core_states_[core]->meta.location_of(node, record) != MetaClient::Answer::kFound) {
     ControlMessage reply;
-    if (!ask(v.node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) return false;
+    if (!ask(node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) return false;
     record = location_in(reply);
   }
   const std::lock_guard<Mutex> lock(cache_mutex_);
-  cache_[v.node].location = record;
-  cache_[v.node].has_location = true;
+  cache_[node].location = record;
+  cache_[node].has_location = true;
   return true;
 }
 

@@ -222,10 +222,12 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   const bool is_from_peer = is_lost || wc.status == Status::kRemoteAccess ||
                             wc.status == Status::kRemoteInvalidRequest ||
                             wc.status == Status::kRemoteOperation;
-  if (is_from_peer && v->node < cache_.size() && !options_.bugs.has(Bug::kStaleMetaKept)) {
+  // Read once: a queue pair of another core may be reset meanwhile.
+  const NodeId node = v->node;
+  if (is_from_peer && node < cache_.size() && !options_.bugs.has(Bug::kStaleMetaKept)) {
     // The node may have begun another life.
     const std::lock_guard<Mutex> lock(cache_mutex_);
-    cache_[v->node].has_meta = cache_[v->node].has_location = false;
+    cache_[node].has_meta = cache_[node].has_location = false;
   }
   return v;
 }
