@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -26,6 +27,7 @@ __all__ = [
     "DamagedFile",
     "DiskFull",
     "check_output",
+    "digest_of",
     "disk_error",
     "lock_folder",
     "own_folder",
@@ -105,16 +107,37 @@ def read_regular(path: Path, most: int) -> bytes:
     OSError
         It cannot be read.
     """
-    # O_NONBLOCK: the opening of a pipe that nobody writes to would never end.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a regular file")
+    with _regular(path) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it has more than {most} bytes")
     return content
+
+
+def digest_of(path: Path, most: int | None = None) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file, a piece in memory at a time; see `read_regular`.
+
+    Without `most` it may have any size.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    with _regular(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+            if most is not None and size > most:
+                raise ValueError(f"it has more than {most} bytes")
+    return size, digest.hexdigest()
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[IO[bytes]]:
+    # O_NONBLOCK: the opening of a pipe that nobody writes to would never end.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a regular file")
+        yield stream
 
 
 def write_atomically(path: Path, content: bytes) -> None:

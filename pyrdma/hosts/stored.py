@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hashlib
+import os
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import read_regular
+from pyrdma.files import digest_of
 
 __all__ = ["FOLDER", "NAME", "PIECE", "listed", "piece"]
 
@@ -24,24 +26,58 @@ PIECE = 512 << 10
 
 _MOST_FILES = 4000
 _MOST_BYTES = 256 << 20
+_MOST_NAMES = 256 << 10
+"""Most characters of all names in a list, which fits a message."""
+_LIST_S = 5.0
+"""A list ends with the first file that ends later; one of 256 MiB takes some seconds more."""
 
 
 def listed(after: str) -> dict[str, Any]:
     """Return names, sizes and SHA-256 of the files that follow `after` in order, or some of them.
 
-    The list is empty at the end.
+    The list is empty at the end. A list takes seconds, so a folder of any size needs several.
     """
-    found = []
-    if FOLDER.is_dir():
-        names = sorted(p.relative_to(FOLDER).as_posix() for p in FOLDER.rglob("*") if p.is_file())
-        for name in names:
-            if name <= after or not NAME.fullmatch(name):
-                continue
-            content = _content(name)
-            found.append([name, len(content), hashlib.sha256(content).hexdigest()])
-            if len(found) == _MOST_FILES:
-                break
+    found: list[list[Any]] = []
+    deadline = time.monotonic() + _LIST_S
+    characters = 0
+    for name in _names(FOLDER, "", after):
+        try:
+            size, digest = digest_of(_checked(name), _MOST_BYTES)
+        except FileNotFoundError:  # a run has set it aside since
+            continue
+        except (OSError, ValueError) as error:
+            raise Error(f"{FOLDER / name} cannot be read: {error}") from None
+        found.append([name, size, digest])
+        characters += len(name)
+        is_full = len(found) == _MOST_FILES or characters > _MOST_NAMES
+        if is_full or time.monotonic() > deadline:
+            break
     return {"files": found}
+
+
+def _names(folder: Path, prefix: str, after: str) -> Iterator[str]:
+    """Yield the names of results below a folder that follow `after`, in the order of texts.
+
+    A folder counts as its name with a slash, so that its files come in this order among others. It
+    is read when it has its turn, and not if all its files come before or are no results.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(
+                prefix + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+                for entry in entries
+                if not entry.is_symlink()
+            )
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Error(f"{folder} cannot be read: {error.strerror}") from None
+    for name in names:
+        if name.endswith("/"):
+            if NAME.fullmatch(f"{name}x.json") and (name > after or after.startswith(name)):
+                yield from _names(FOLDER / name, name, after)
+        elif name > after and NAME.fullmatch(name):
+            yield name
 
 
 def piece(name: str, offset: int) -> str:
@@ -61,10 +97,3 @@ def _checked(name: str) -> Path:
     if not NAME.fullmatch(name) or path.resolve() != FOLDER.resolve() / name:
         raise InvalidArgument(f"{name!r} is no file of results")
     return path
-
-
-def _content(name: str) -> bytes:
-    try:
-        return read_regular(_checked(name), _MOST_BYTES)
-    except (OSError, ValueError) as error:
-        raise Error(f"{FOLDER / name} cannot be read: {error}") from None

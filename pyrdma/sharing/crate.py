@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 
 from pyrdma import _shapes
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import disk_error
+from pyrdma.files import digest_of, disk_error
 from pyrdma.scratch import scratch_file, scratch_folder
 
 __all__ = [
@@ -132,7 +132,7 @@ def pack(folder: Path, target: Path, root: Mapping[str, Any], others: Sequence[A
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    parts = {name: _entity(name, path.read_bytes()) for name, path in contents.items()}
+    parts = {name: _entity(name, path) for name, path in contents.items()}
     dataset = {"@id": "./", "@type": "Dataset", **root}
     dataset["hasPart"] = [{"@id": part["@id"]} for part in parts.values()]
     about = {"@id": METADATA, "@type": "CreativeWork", "about": {"@id": "./"}}
@@ -144,10 +144,13 @@ def pack(folder: Path, target: Path, root: Mapping[str, Any], others: Sequence[A
                 with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as made:
                     made.writestr(_member(METADATA), document)
                     for name, path in contents.items():
-                        made.writestr(_member(name), path.read_bytes())
+                        member = _member(name)
+                        member.file_size = path.stat().st_size  # one that does not fit is refused
+                        with path.open("rb") as source, made.open(member, "w") as written:
+                            shutil.copyfileobj(source, written, 1 << 20)
                 stream.flush()
                 os.fsync(stream.fileno())
-            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+            _, digest = digest_of(temporary)
             temporary.chmod(0o644)
             temporary.replace(target)
     except OSError as error:
@@ -168,14 +171,18 @@ def _member(name: str) -> zipfile.ZipInfo:
     return member
 
 
-def _entity(name: str, content: bytes) -> dict[str, str]:
+def _entity(name: str, path: Path) -> dict[str, str]:
+    try:
+        size, digest = digest_of(path)
+    except (OSError, ValueError) as error:
+        raise Error(f"{path} cannot be archived: {error}") from None
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return {
         "@id": quote(name, safe="/=,@+"),
         "@type": "File",
         "encodingFormat": kind,
-        "contentSize": str(len(content)),
-        "sha256": _digest(content),
+        "contentSize": str(size),
+        "sha256": digest,
     }
 
 
@@ -357,9 +364,12 @@ def changed(archive: Archive, folder: Path) -> list[str]:
     }
     metadata = _digest(_read(archive.path, archive.zip, METADATA, _MOST_METADATA))
     wanted = {**{n: d for n, (_, d) in archive.files.items()}, METADATA: metadata}
-    differ = {
-        name
-        for name in there & wanted.keys()
-        if (folder / name).is_symlink() or _digest((folder / name).read_bytes()) != wanted[name]
-    }
+    differ = {name for name in there & wanted.keys() if not _has(folder / name, wanted[name])}
     return sorted(differ | (there ^ wanted.keys()))
+
+
+def _has(path: Path, digest: str) -> bool:
+    try:
+        return digest_of(path)[1] == digest
+    except (OSError, ValueError):  # a link, or no file
+        return False

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyrdma.arguments import FilePath, checked
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import disk_error, own_folder, write_atomically
+from pyrdma.files import digest_of, disk_error, own_folder, replacing
 from pyrdma.hosts import stored
 from pyrdma.hosts.host import Host
 from pyrdma.results import check_folder
@@ -129,25 +129,31 @@ def _copy(host: Host, folder: Path) -> int:
                 raise Error(f"host {host.name} lists {name!r} of {size} bytes, which is no result")
             count, after = count + 1, name
             target = own_folder(folder, *name.split("/")[:-1]) / name.rpartition("/")[2]
-            if not target.is_file() or _digest(target.read_bytes()) != digest:
-                write_atomically(target, _read(host, name, size, digest))
+            if not _is_there(target, size, digest):
+                _fetch(host, name, size, digest, target)
     return count
 
 
-def _read(host: Host, name: str, size: int, digest: str) -> bytes:
-    content = b""
-    while len(content) < size:
-        piece = base64.b64decode(host.call("read_result", file=name, offset=len(content)))
-        if not piece:
-            break
-        content += piece
-    if _digest(content) != digest:
-        raise Error(f"{name} has changed on host {host.name} while it was read; fetch again")
-    return content
+def _is_there(target: Path, size: int, digest: str) -> bool:
+    try:
+        return digest_of(target) == (size, digest)
+    except (OSError, ValueError):  # it is not there, or is no file of ours
+        return False
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _fetch(host: Host, name: str, size: int, digest: str, target: Path) -> None:
+    """Copy a file, a piece in memory at a time."""
+    with replacing(target) as stream:
+        have, seen = 0, hashlib.sha256()
+        while have < size:
+            piece = base64.b64decode(host.call("read_result", file=name, offset=have))
+            if not piece:
+                break
+            stream.write(piece)
+            seen.update(piece)
+            have += len(piece)
+        if (have, seen.hexdigest()) != (size, digest):
+            raise Error(f"{name} has changed on host {host.name} while it was read; fetch again")
 
 
 def _cache() -> Path:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pyrdma as rd
+from pyrdma import files
 from pyrdma.errors import Error, InvalidArgument
 from pyrdma.hosts import stored
 from pyrdma.hosts.host import Host
@@ -77,6 +79,65 @@ def test_a_long_list_comes_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatc
         names += [name for name, _, _ in files]
         after = names[-1]
     assert names == [f"a/b/{number}.json" for number in range(5)]
+
+
+def test_a_list_ends_in_time_and_the_next_one_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a-b/1.json", "a/1.json", "a/b.json", "a/b/1.json", "a0/1.json", "b/c/2.json"]
+    for name in names:
+        write(folder, name, name.encode())
+    write(folder, "a/.slurm-x/points/1.json", b"{}")
+    hashed: list[str] = []
+    digest_of = files.digest_of
+
+    def note(path: Path, most: int) -> tuple[int, str]:
+        hashed.append(path.relative_to(folder).as_posix())
+        return digest_of(path, most)
+
+    monkeypatch.setattr(stored, "digest_of", note)
+    monkeypatch.setattr(stored, "_LIST_S", -1.0)  # each list is late after its first file
+    host = Answers()
+    assert fetching._copy(host, tmp_path / "here") == len(names)
+    assert host.asked.count("list_results") == len(names) + 1
+    assert hashed == sorted(names)
+    assert (tmp_path / "here/a/b/1.json").read_bytes() == b"a/b/1.json"
+
+
+def test_a_list_of_long_names_fits_a_message(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(8):
+        write(folder, f"a/{number}{'x' * 100}.json", b"{}")
+    monkeypatch.setattr(stored, "_MOST_NAMES", 200)
+    assert len(stored.listed("")["files"]) == 2
+
+
+def test_a_file_that_goes_and_a_link_cost_no_other(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/1.json", "a/2.json"):
+        write(folder, name, b"{}")
+    (folder / "a/link.json").symlink_to(tmp_path)
+    checked = stored._checked
+
+    def late(name: str) -> Path:
+        (folder / "a/1.json").unlink(missing_ok=True)
+        return checked(name)
+
+    monkeypatch.setattr(stored, "_checked", late)
+    assert [name for name, *_ in stored.listed("")["files"]] == ["a/2.json"]
+
+
+def test_a_large_file_is_never_in_memory_as_a_whole(folder: Path, tmp_path: Path) -> None:
+    write(folder, POINT, bytes(24 << 20))
+    host = Answers()
+    for _ in range(2):  # it is read, and then found to be there
+        tracemalloc.start()
+        try:
+            assert fetching._copy(host, tmp_path / "here") == 1
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+    assert (tmp_path / "here" / POINT).stat().st_size == 24 << 20
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -349,3 +350,35 @@ def test_a_notebook_shows_an_archive_as_it_is(
     assert shown[1:] == [str(tree.out / "fake/rates/sim/rates.png")]
     monkeypatch.setenv("PYRDMA_RESULTS", str(tree.folder / "new"))
     assert list(rd.fetch(notebook.results_folder()).iterdir()) == []
+
+
+def test_a_large_file_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "large.json").write_bytes(bytes(24 << 20))
+    tracemalloc.start()
+    try:
+        crate.pack(folder, tmp_path / "a.zip", {}, [])
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    with crate.unpacked(tmp_path / "a.zip") as (opened, unpacked):
+        assert (unpacked / "large.json").stat().st_size == 24 << 20
+        tracemalloc.start()
+        try:
+            assert crate.changed(opened, unpacked) == []
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_a_file_that_does_not_fit_into_an_archive_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zipfile.ZIP64_LIMIT", 1 << 20)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "large.json").write_bytes(bytes(2 << 20))
+    with raises(rd.Error, "4 GiB"):
+        crate.pack(folder, tmp_path / "a.zip", {}, [])
+    assert not (tmp_path / "a.zip").exists()
