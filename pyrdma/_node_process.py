@@ -156,8 +156,7 @@ class NodeProcess(NodeHandle):
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with status {code}"
-        self.stderr_file.seek(0)
-        said = self.stderr_file.read().decode(errors="replace").strip().splitlines()
+        said = children.end_of(self.stderr_file).strip().splitlines()
         return f"{self.name} {how}" + (f": {said[-1]}" if said else "")
 
     def end_error(self, what: str) -> Exception:

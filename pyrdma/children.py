@@ -11,12 +11,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .errors import Error
 from .trust import distrusted
 
-__all__ = ["is_stopped", "python"]
+__all__ = ["end_of", "is_stopped", "python"]
 
 _LAUNCHER = str(Path(__file__).with_name("_child.py"))
 _PACKAGE_PARENT = str(Path(__file__).parent.parent)
@@ -91,3 +91,10 @@ def state(process: int) -> str:
     except OSError:
         return ""
     return text.rsplit(")", 1)[1].split()[0]  # the name before it may hold any character
+
+
+def end_of(said: IO[bytes]) -> str:
+    """Return the last 4096 bytes of the file to which a process writes; it may be long."""
+    size = os.fstat(said.fileno()).st_size
+    # Not a seek: the process shares the file's position.
+    return os.pread(said.fileno(), 4096, max(0, size - 4096)).decode(errors="replace")
