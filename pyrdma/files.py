@@ -4,6 +4,9 @@ A results folder may lie on a file system that several hosts share. Each file is
 under a temporary name and renamed, which every file system does at once; no reader needs a lock. A
 reader checks each file before it uses it: another program, a full disk or another user may have
 written it.
+
+A file is on the disk before it is renamed. Its name is there only when its folder has been synced,
+too. Without that a file that was reported as written may be gone after a power failure.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,16 +30,24 @@ from .trust import name_of, trusted_users
 __all__ = [
     "DamagedFile",
     "DiskFull",
+    "WrittenFolder",
     "check_output",
     "digest_of",
     "disk_error",
     "lock_folder",
+    "make_folders",
     "own_folder",
+    "put_in_place",
     "read_regular",
     "replacing",
+    "sync_folder",
     "write_atomically",
     "write_json",
 ]
+
+
+SYNC_S = 1.0
+"""Period of the syncs of a `WrittenFolder`."""
 
 
 class DiskFull(Exhausted):
@@ -58,7 +70,7 @@ def own_folder(base: Path, *names: str) -> Path:
     """
     folder = base
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        make_folders(base)
         if base.lstat().st_uid not in trusted_users():
             raise _foreign(base, base.lstat())
         _check_own(base, base.stat())
@@ -66,6 +78,7 @@ def own_folder(base: Path, *names: str) -> Path:
             folder = folder / name
             with suppress(FileExistsError):
                 folder.mkdir()
+                sync_folder(folder.parent)
             _check_own(folder, folder.lstat())
     except OSError as error:
         raise disk_error(base.joinpath(*names), error) from error
@@ -140,8 +153,14 @@ def _regular(path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, lasting: bool = True) -> None:
     """Write a file so that a reader sees the old or the new content whole, even after a crash.
+
+    Parameters
+    ----------
+    lasting
+        The new content is there after a power failure, too. Otherwise the old may come back until
+        `sync_folder`, which costs as much as the writing.
 
     Raises
     ------
@@ -150,37 +169,123 @@ def write_atomically(path: Path, content: bytes) -> None:
     Error
         The folder cannot be written.
     """
-    with replacing(path) as stream:
+    with replacing(path, lasting=lasting) as stream:
         stream.write(content)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, lasting: bool = True) -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of `path` at the end; see `write_atomically`.
 
     Raises
     ------
     DiskFull, Error
-        It cannot be written; `path` is as it was.
+        It cannot be written. `path` is as it was, unless the disk failed to sync its folder.
     """
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        put_in_place(Path(temporary), path, 0o666 & ~umask, lasting=lasting)
     except BaseException as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise disk_error(path, error) from error
         raise
+
+
+def put_in_place(made: Path, path: Path, mode: int, *, lasting: bool = True) -> None:
+    """Let a finished file take the place of `path`; see `write_atomically`.
+
+    Raises
+    ------
+    OSError
+        It cannot be written or renamed.
+    """
+    descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    made.chmod(mode)
+    made.replace(path)
+    if lasting:
+        sync_folder(path.parent)
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder and those above it, so that they are there after a power failure, too."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk: those of new, renamed and removed files.
+
+    Some file systems, such as CIFS, cannot do this, and nothing waits there.
+
+    Raises
+    ------
+    OSError
+        The disk has failed.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:  # it may be written and not read
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+class WrittenFolder:
+    """A folder into which many files are written, and whose names are on the disk soon after.
+
+    A sync of the folder lasts as long as the writing of a small file. So there is one for all files
+    of `SYNC_S`: a power failure costs the files of that time, and the last one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._synced = time.monotonic()
+        self._is_synced = True
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; see `write_atomically`."""
+        write_atomically(self._folder / name, content, lasting=False)
+        self._is_synced = False
+        if time.monotonic() - self._synced >= SYNC_S:
+            self.sync()
+
+    def sync(self) -> None:
+        """Wait until the names of all files are on the disk.
+
+        Raises
+        ------
+        Error
+            The disk has failed.
+        """
+        if self._is_synced:
+            return
+        self._is_synced = True  # before: another thread may write a file meanwhile
+        try:
+            sync_folder(self._folder)
+        except OSError as error:
+            raise disk_error(self._folder, error) from error
+        self._synced = time.monotonic()
 
 
 def check_output(path: Path, option: str) -> None:

@@ -4,8 +4,9 @@ The store is a folder of immutable files, and no database. A results folder ofte
 system that several hosts share. SQLite's locks are unreliable there, its write-ahead log does not
 work between hosts, and one damaged page can cost every measurement. A rename is atomic on every
 file system: a reader sees all of a point, with the provenance that made it, or nothing. A kill or a
-full disk loses the running points only, and a damaged file costs its own point. The tables
-(``results.parquet``, ``hist.parquet``) are exports, made again from these files.
+full disk loses the running points only, a power failure also those of the last second, and a
+damaged file costs its own point. The tables (``results.parquet``, ``hist.parquet``) are exports,
+made again from these files.
 
 A file's name is the hash of all that its numbers depend on (`Task.identity`), and its first line
 holds the hash of the rest. A reader checks both, and every field, before it uses any number.
@@ -34,14 +35,7 @@ from .data import check_name
 from .errors import InvalidArgument
 from .experiment import ID, Point
 from .fabrics import FABRICS
-from .files import (
-    DamagedFile,
-    disk_error,
-    lock_folder,
-    own_folder,
-    read_regular,
-    write_atomically,
-)
+from .files import DamagedFile, WrittenFolder, disk_error, lock_folder, own_folder, read_regular
 from .places import NAME
 from .result import SCHEMA, Result, Row, Sample, check_payload
 
@@ -150,6 +144,9 @@ class Measurement:
 class Store:
     """The points of an experiment on a fabric; one process at a time measures into it.
 
+    A point that has been `put` survives a kill, and from `close` on a power failure. One before it
+    costs the points of the last second (`WrittenFolder`), which the next run measures again.
+
     Parameters
     ----------
     out
@@ -166,6 +163,7 @@ class Store:
     def __init__(self, out: Path, experiment: str, place: str) -> None:
         self.folder = own_folder(out, *experiment.split("/"), place)
         points = own_folder(self.folder, _POINTS)
+        self._written = WrittenFolder(points)
         self._lock = lock_folder(self.folder, _LOCK)
         for entry in points.iterdir():
             if _TEMPORARY.fullmatch(entry.name):  # of a killed worker
@@ -175,8 +173,11 @@ class Store:
                 self._check(entry)
 
     def close(self) -> None:
-        """Release the folder."""
-        os.close(self._lock)
+        """Wait until all points are on the disk, and release the folder."""
+        try:
+            self._written.sync()
+        finally:
+            os.close(self._lock)
 
     def path(self, key: str) -> Path:
         """Return the file of a point's measurement."""
@@ -202,7 +203,7 @@ class Store:
         """
         path = self.path(task.key)
         _parse(content, path.name)
-        write_atomically(path, content)
+        self._written.write(path.name, content)
 
     def _check(self, path: Path) -> bool:
         try:

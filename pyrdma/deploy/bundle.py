@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyrdma._native import native
 from pyrdma.errors import Error, InvalidArgument, Unavailable
-from pyrdma.files import disk_error, write_json
+from pyrdma.files import disk_error, put_in_place, write_json
 from pyrdma.scratch import scratch_file, scratch_folder
 from pyrdma.sources import source_digest
 from pyrdma.trust import distrusted
@@ -258,8 +258,7 @@ def _pack(
         with scratch_file(archive) as made:
             with made.open("wb") as stream:
                 _archive(content, stream)
-            made.chmod(0o644)
-            made.replace(archive)
+            put_in_place(made, archive, 0o644)
     except OSError as error:
         raise disk_error(out, error) from error
     return Bundle(str(archive.resolve()), digest, python, packages, interpreter is not None)

@@ -26,7 +26,7 @@ LOOK_S = 20.0
 
 def beat(folder: Path, now: float) -> None:
     """Show the jobs a sign of life."""
-    write_atomically(folder / "alive", f"{now}\n".encode())
+    write_atomically(folder / "alive", f"{now}\n".encode(), lasting=False)
 
 
 def run(
@@ -56,7 +56,7 @@ def run(
             text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
             kind = "error"
             content = json.dumps([type(error).__name__, text[:10_000]]).encode()
-        write_atomically(place / "points" / f"{call}.{kind}", content)
+        write_atomically(place / "points" / f"{call}.{kind}", content, lasting=False)
 
 
 def _end_when_forgotten(folder: Path) -> None:

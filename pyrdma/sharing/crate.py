@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 
 from pyrdma import _shapes
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import digest_of, disk_error
+from pyrdma.files import digest_of, disk_error, put_in_place
 from pyrdma.scratch import scratch_file, scratch_folder
 
 __all__ = [
@@ -140,19 +140,15 @@ def pack(folder: Path, target: Path, root: Mapping[str, Any], others: Sequence[A
     document = json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1).encode()
     try:
         with scratch_file(target) as temporary:
-            with temporary.open("wb") as stream:
-                with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as made:
-                    made.writestr(_member(METADATA), document)
-                    for name, path in contents.items():
-                        member = _member(name)
-                        member.file_size = path.stat().st_size  # one that does not fit is refused
-                        with path.open("rb") as source, made.open(member, "w") as written:
-                            shutil.copyfileobj(source, written, 1 << 20)
-                stream.flush()
-                os.fsync(stream.fileno())
+            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=False) as made:
+                made.writestr(_member(METADATA), document)
+                for name, path in contents.items():
+                    member = _member(name)
+                    member.file_size = path.stat().st_size  # one that does not fit is refused
+                    with path.open("rb") as source, made.open(member, "w") as stream:
+                        shutil.copyfileobj(source, stream, 1 << 20)
             _, digest = digest_of(temporary)
-            temporary.chmod(0o644)
-            temporary.replace(target)
+            put_in_place(temporary, target, 0o644)
     except OSError as error:
         raise disk_error(target, error) from error
     except zipfile.LargeZipFile:
