@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
@@ -26,6 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyrdma import children
 from pyrdma.arguments import Jobs, checked
 from pyrdma.errors import Error, Unavailable
 from pyrdma.extras import install_extra
@@ -43,11 +45,18 @@ COLLECT_S = 0.5
 LOOK_S = 5.0
 """Period of the questions to ``squeue``; a job that two answers do not list has ended."""
 
+BEAT_S = 5.0
+"""Period of the signs of life to the jobs."""
+
+MOST_PAUSE_S = 60.0
+"""Longest pause before the next ``sbatch`` after one that failed; the first is `LOOK_S`."""
+
 ANSWER_S = 30.0
 """Longest time for a program of Slurm to answer."""
 
 SILENCE_S = 300.0
-"""A run ends when Slurm's controller has not answered for this long."""
+"""A run ends when Slurm's controller has not answered for this long, or has taken no job and none
+is left."""
 
 END_S = 60.0
 """Longest time for the jobs to end at the end of a run."""
@@ -76,6 +85,10 @@ class SlurmJobs(Executor):
     jobs and looks after them. Sbatch's own variables, such as ``SBATCH_PARTITION``,
     ``SBATCH_ACCOUNT`` and ``SBATCH_TIMELIMIT``, choose what Slurm gives the jobs.
 
+    Slurm may refuse a job for a while: its controller restarts, or the user has as many jobs as he
+    may have. The calls of the job then wait, and the other jobs go on. The refusal of the very
+    first job by a controller that answers ends the run: a setting is wrong, and nothing is lost.
+
     Parameters
     ----------
     jobs
@@ -99,21 +112,30 @@ class SlurmJobs(Executor):
                 )
         try:
             import submitit
+            from submitit.core.utils import FailedJobError
         except ModuleNotFoundError as error:
             raise Unavailable(
                 "submitit is missing, which --executor slurm needs; install pyrdma's extra "
                 f"`slurm` with: {install_extra('slurm')}"
             ) from error
         self._submitit = submitit
+        self._refusal = FailedJobError
+        self._engine: Any = None
         self._most = jobs
         self._out = out.absolute()
         self._name = f"pyrdma-{secrets.token_hex(6)}"
         self._folder: Path | None = None
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._beaten = threading.Event()  # the jobs need no further sign of life
         self._lock = threading.Lock()  # of the attribute below
         self._new: list[_Call] = []
         self._numbers = itertools.count()
+        self._groups: deque[list[int]] = deque()  # of calls that no job has yet
+        self._pause = 0.0
+        self._again = 0.0
+        self._worked = 0.0  # when last a job was there or taken, or calls began to wait
+        self._is_accepted = False
         self._waiting: dict[int, _Call] = {}
         self._begun: set[int] = set()
         self._jobs: dict[str, list[int]] = {}
@@ -154,19 +176,23 @@ class SlurmJobs(Executor):
         """Submit jobs and collect points until the end."""
         # Programs inherit the mask: Ctrl-C must not end an sbatch between a job and its number.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        answered = looked = time.monotonic()
+        answered = looked = self._worked = time.monotonic()
+        beating: threading.Thread | None = None
         try:
             self._folder = _make_folder(self._out)
-            while not self._ending.wait(COLLECT_S):
+            beating = threading.Thread(target=self._beat, args=(self._folder,), daemon=True)
+            beating.start()
+            while not self._ending.wait(0 if self._can_submit() else COLLECT_S):
                 with self._lock:
                     calls, self._new = self._new, []
                 self._deal(calls)
+                if self._can_submit():
+                    self._submit_one()
                 self._collect()
                 now = time.monotonic()
                 if now - looked < LOOK_S:
                     continue
                 looked = now
-                _slurm_group.beat(self._folder, now)
                 try:
                     listed = self._listed() if self._jobs else set()
                     answered = now
@@ -186,16 +212,74 @@ class SlurmJobs(Executor):
             for call in (*self._waiting.values(), *calls):
                 _fail(call.future, failure)
         finally:
-            self._clean()
+            self._cancel()
+            self._beaten.set()
+            if beating is not None:
+                beating.join()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _beat(self, folder: Path) -> None:
+        """Show the jobs signs of life, in a thread that no program of Slurm can hold up."""
+        while not self._beaten.wait(BEAT_S):
+            with suppress(Error):  # what fails for long fails for the points, too, which say so
+                _slurm_group.beat(folder, time.monotonic())
 
     def _deal(self, calls: Sequence[_Call]) -> None:
-        """Submit jobs for these calls."""
+        """Put these calls into groups, one for each job that is to be submitted."""
         if not calls:
             return
-        assert self._folder is not None
+        if self._most is None:
+            self._most = _cores()
+        if not self._groups:
+            self._worked = time.monotonic()
         busy = sum(any(n in self._waiting for n in numbers) for numbers in self._jobs.values())
-        groups = max(1, min(len(calls), (self._most or _cores()) - busy))
-        engine = self._submitit.SlurmExecutor(folder=self._folder / "jobs")
+        groups = max(1, min(len(calls), self._most - busy - len(self._groups)))
+        numbered = [(next(self._numbers), call) for call in calls]
+        self._waiting.update(numbered)
+        self._groups += [[n for n, _ in numbered[first::groups]] for first in range(groups)]
+
+    def _can_submit(self) -> bool:
+        return bool(self._groups) and time.monotonic() >= self._again
+
+    def _submit_one(self) -> None:
+        """Submit a job for the first group of calls, which stays if Slurm does not take the job."""
+        assert self._folder is not None
+        if self._engine is None:
+            self._engine = self._make_engine(self._folder)
+        calls = [(number, self._waiting[number]) for number in self._groups[0]]
+        work = [(number, call.function, call.arguments) for number, call in calls]
+        try:
+            job = self._engine.submit(_slurm_group.run, str(self._folder), str(Path.cwd()), work)
+        except self._refusal as error:
+            self._refused(error)
+            return
+        except Exception as error:
+            raise _takes_none(error) from error
+        self._jobs[job.job_id] = self._groups.popleft()
+        self._is_accepted = True
+        self._worked, self._pause = time.monotonic(), 0.0
+
+    def _refused(self, error: Exception) -> None:
+        """Let the next ``sbatch`` wait, or end the run if Slurm would refuse for good."""
+        now = time.monotonic()
+        self._pause = min(MOST_PAUSE_S, 2 * self._pause or LOOK_S)
+        self._again = now + self._pause
+        if self._jobs:
+            self._worked = now
+        if now - self._worked > SILENCE_S:
+            raise _takes_none(error) from error
+        if not self._is_accepted:
+            try:
+                # An sbatch may fail although Slurm has the job, which then ends without its calls.
+                self._is_accepted = bool(self._listed())
+            except (OSError, subprocess.SubprocessError):
+                return
+            if not self._is_accepted:
+                raise _takes_none(error) from error
+
+    def _make_engine(self, folder: Path) -> Any:
+        engine = self._submitit.SlurmExecutor(folder=folder / "jobs")
         engine.update_parameters(
             job_name=self._name,
             time=HOUR_MIN,
@@ -206,22 +290,9 @@ class SlurmJobs(Executor):
             stderr_to_stdout=True,
             # Python takes modules from the folder where it starts, so it starts in one of ours. A
             # job that Slurm starts again by itself would measure again what it has returned.
-            additional_parameters={"chdir": str(self._folder), "no-requeue": True},
+            additional_parameters={"chdir": str(folder), "no-requeue": True},
         )
-        for first in range(groups):
-            if self._ending.is_set():
-                return
-            numbered = {next(self._numbers): call for call in calls[first::groups]}
-            work = [(number, c.function, c.arguments) for number, c in numbered.items()]
-            self._waiting |= numbered
-            try:
-                job = engine.submit(_slurm_group.run, str(self._folder), str(Path.cwd()), work)
-            except Exception as error:
-                raise ExecutorError(
-                    f"Slurm takes no job: {_said(error)}; name a partition, an account or a time "
-                    "limit in SBATCH_PARTITION, SBATCH_ACCOUNT or SBATCH_TIMELIMIT"
-                ) from error
-            self._jobs[job.job_id] = list(numbered)
+        return engine
 
     def _collect(self) -> None:
         """Take the points that the jobs have written."""
@@ -277,27 +348,34 @@ class SlurmJobs(Executor):
     def _end_of_log(self, job: str) -> str:
         assert self._folder is not None
         try:
-            log = read_regular(self._folder / "jobs" / f"{job}_0_log.out", 1 << 20)
-        except (OSError, ValueError):
+            with (self._folder / "jobs" / f"{job}_0_log.out").open("rb") as log:
+                lines = children.end_of(log).strip().splitlines()
+        except OSError:
             return ""
-        lines = log.decode(errors="replace").strip().splitlines()
         return f": {' '.join(lines[-1].split())[:300]}" if lines else ""
 
-    def _clean(self) -> None:
-        """Cancel the jobs, wait for their end, and remove the folder."""
+    def _cancel(self) -> None:
+        """Cancel the jobs, and wait for their end; Slurm may fail to answer for a while."""
+        if self._engine is None:
+            return
         deadline = time.monotonic() + END_S
-        left: set[str] = set()
-        try:
-            if self._jobs or self._waiting:
-                _output(["scancel", f"--name={self._name}", f"--user={os.getuid()}"])
-            while (left := self._listed()) and time.monotonic() < deadline:
-                time.sleep(LOOK_S / 5)
-        except (OSError, subprocess.SubprocessError) as error:
-            _log.warning("pyrdma: jobs named %s may still run: %s", self._name, _said(error))
-        if left:
-            _log.warning("pyrdma: jobs do not end: scancel --name=%s cancels them", self._name)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        is_cancelled = False
+        while True:
+            try:
+                if not is_cancelled and (self._jobs or self._waiting):
+                    _output(["scancel", f"--name={self._name}", f"--user={os.getuid()}"])
+                is_cancelled = True
+                if not self._listed():
+                    return
+                problem = "they have been cancelled"
+            except (OSError, subprocess.SubprocessError) as error:
+                problem = _said(error)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_S / 5)
+        _log.warning(
+            "pyrdma: jobs have not ended (%s); scancel --name=%s cancels them", problem, self._name
+        )
 
 
 def _make_folder(out: Path) -> Path:
@@ -321,6 +399,13 @@ def _cores() -> int:
         raise Unavailable(f"Slurm's controller does not answer sinfo: {_said(error)}") from error
     totals = [int(row.rpartition("/")[2]) for row in rows if re.fullmatch(r"[\d/]+/\d+", row)]
     return max(1, min(MOST_JOBS, max(totals, default=1)))
+
+
+def _takes_none(error: Exception) -> ExecutorError:
+    return ExecutorError(
+        f"Slurm takes no job: {_said(error)}; name a partition, an account or a time limit in "
+        "SBATCH_PARTITION, SBATCH_ACCOUNT or SBATCH_TIMELIMIT; the same command resumes the run"
+    )
 
 
 def _output(command: list[str]) -> str:

@@ -1,7 +1,9 @@
 """Stands in for Slurm's programs where there is no Slurm: a job is a process of this machine.
 
-The folder in PRETENDED_SLURM holds a file for each job, which names its process group. A file
-``silent`` there makes squeue fail, as it does when the controller is gone.
+The folder in PRETENDED_SLURM holds a file for each job, which names its process group. Other files
+there make programs fail. With ``silent`` squeue fails, as it does when the controller is gone. With
+``limit`` sbatch takes no job while as many run as the file says. With ``held`` it does not return.
+With ``unsaid`` it fails once although it has taken the job, as when the answer is lost.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.executors.support import lives
+from tests.executors.processes import lives
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo", "srun")
 PLACE = "PRETENDED_SLURM"
@@ -40,7 +43,11 @@ def main() -> None:
     jobs = Path(os.environ[PLACE])
     named = next((w.partition("=")[2] for w in words if w.startswith("--name=")), "")
     if name == "sbatch":
-        print(f"Submitted batch job {_submit(jobs, Path(words[-1]))}")
+        number = _submit(jobs, Path(words[-1]))
+        if (jobs / "unsaid").exists():
+            (jobs / "unsaid").unlink()
+            sys.exit("Batch job submission failed: Socket timed out on send/recv operation")
+        print(f"Submitted batch job {number}")
     elif name == "sinfo":
         print("0/2/0/2")
     elif name == "squeue":
@@ -59,7 +66,12 @@ def _submit(jobs: Path, script: Path) -> int:
         sys.exit(f"invalid partition specified: {os.environ['SBATCH_PARTITION']}")
     found = re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", script.read_text(), re.MULTILINE)
     settings = dict(found)
-    number = len(list(jobs.iterdir())) + 1
+    limit = jobs / "limit"
+    if limit.exists() and len(_running(jobs, "")) >= int(limit.read_text()):
+        sys.exit("Batch job submission failed: Job violates accounting/QOS policy")
+    while (jobs / "held").exists():
+        time.sleep(0.05)
+    number = len(list(jobs.glob("[0-9]*"))) + 1
     with Path(settings["output"].replace("%j", str(number))).open("ab") as log:
         process = subprocess.Popen(
             ["bash", str(script)],

@@ -46,15 +46,6 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-def lives(process: int) -> bool:
-    """Return whether a process runs, also one that nobody has waited for."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 def children(process: int) -> list[int]:
     """Return the processes that a process has started and that still run."""
     found = []

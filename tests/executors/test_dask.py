@@ -24,12 +24,12 @@ from pyrdma.executors.local_dask import LocalDask
 from pyrdma.executors.same_code import Code, ExecutorError, OtherCode
 from pyrdma.runs import Options, execute
 from tests.errors import raises, unnamed
+from tests.executors.processes import lives
 from tests.executors.support import (
     children,
     content,
     interrupt,
     left_over,
-    lives,
     measured,
     points,
     table,

@@ -10,8 +10,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,15 @@ from pyrdma.executors.slurm_jobs import SlurmJobs
 from pyrdma.runs import Options, execute
 from tests.errors import raises, unnamed
 from tests.executors import pretended_slurm, slurm_bed
-from tests.executors.support import content, interrupt, lives, measured, points, table, until
+from tests.executors.processes import lives
+from tests.executors.support import content, interrupt, measured, points, table, until
 from tests.harness.support import COMMAND, FAKE, environment, pyrdma
 
 IS_REAL = os.environ.get("PYRDMA_SLURM") == "1"
 LOOK_S = 2.0 if IS_REAL else 0.3
 only_real = pytest.mark.skipif(not IS_REAL, reason="needs Slurm: sh tests/run.sh deploy")
+only_pretended = pytest.mark.skipif(IS_REAL, reason="the controller of the real one answers")
+FEW: Mapping[str, Any] = {"settings": {"behaviour": "slow"}, "seeds": (1,)}
 SLOW: Mapping[str, Any] = {"settings": {"behaviour": "slow"}, "quick": False, "seeds": (1, 2)}
 
 
@@ -150,19 +155,132 @@ def test_what_sbatch_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert folders(tmp_path) == []
 
 
-@pytest.mark.skipif(IS_REAL, reason="the controller of the real one answers")
+@contextmanager
+def trouble(slurm: Mapping[str, str], name: str, text: str = "") -> Iterator[Path]:
+    """Let programs of the pretended Slurm fail as long as a file is there, which is yielded."""
+    file = Path(slurm[pretended_slurm.PLACE], name)
+    file.write_text(text)
+    try:
+        yield file
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@only_pretended
 def test_a_controller_that_is_silent_for_long_ends_the_run(
     tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = Path(slurm[pretended_slurm.PLACE], "silent")
-    silent.touch()
     monkeypatch.setattr(slurm_jobs, "SILENCE_S", 0.5)
-    try:
-        with SlurmJobs(1, tmp_path) as jobs, raises(Error, "Unable to contact"):
-            execute(FAKE, Options(out=tmp_path, **SLOW), jobs)
-    finally:
-        silent.unlink()
+    monkeypatch.setattr(slurm_jobs, "END_S", 0.5)
+    with (
+        trouble(slurm, "silent"),
+        SlurmJobs(1, tmp_path) as jobs,
+        raises(Error, "Unable to contact"),
+    ):
+        execute(FAKE, Options(out=tmp_path, **FEW), jobs)
     until(lambda: queue() == [])
+
+
+@only_pretended
+def test_a_job_that_slurm_does_not_take_waits_while_the_others_go_on(
+    tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_jobs, "SILENCE_S", 0.5)  # less than a job takes
+    monkeypatch.setattr(slurm_jobs, "MOST_PAUSE_S", 0.5)
+    with trouble(slurm, "limit", "1"), SlurmJobs(3, tmp_path) as jobs:
+        outcome = execute(FAKE, Options(out=tmp_path, **FEW), jobs).outcome
+    assert (outcome.measured, outcome.failed) == (4, {})
+    assert queue() == []
+
+
+@only_pretended
+def test_a_run_of_which_slurm_takes_no_job_for_long_ends_with_its_points(
+    tmp_path: Path, slurm: Mapping[str, str], marks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_jobs, "SILENCE_S", 0.5)
+    monkeypatch.setattr(slurm_jobs, "MOST_PAUSE_S", 0.5)
+    with (
+        trouble(slurm, "limit", "1") as limit,
+        ThreadPoolExecutor(1) as thread,
+        SlurmJobs(2, tmp_path / "out") as jobs,
+    ):
+        run = thread.submit(execute, FAKE, Options(out=tmp_path / "out", **FEW), jobs)
+        until(lambda: measured(marks))
+        limit.write_text("0")
+        with raises(Error, "QOS policy", "SBATCH_PARTITION"):
+            run.result(60)
+    assert len(points(tmp_path / "out")) == 2
+    assert folders(tmp_path / "out") == []
+
+
+@only_pretended
+def test_a_first_job_waits_for_a_controller_that_is_silent(
+    tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    refused = SlurmJobs._refused
+
+    def note(self: SlurmJobs, error: Exception) -> None:
+        refused(self, error)
+        asked.append(0)
+
+    monkeypatch.setattr(SlurmJobs, "_refused", note)
+    with (
+        trouble(slurm, "silent") as silent,
+        trouble(slurm, "limit", "0") as limit,
+        SlurmJobs(1, tmp_path) as jobs,
+    ):
+        call = jobs.submit(bytes, 3)
+        until(lambda: len(asked) == 2)
+        limit.unlink()
+        silent.unlink()
+        assert call.result(60) == bytes(3)
+
+
+@only_pretended
+def test_a_first_sbatch_that_fails_although_slurm_took_its_job_is_repeated(
+    tmp_path: Path, slurm: Mapping[str, str]
+) -> None:
+    with trouble(slurm, "unsaid"), SlurmJobs(1, tmp_path) as jobs:
+        assert jobs.submit(bytes, 3).result(60) == bytes(3)
+
+
+@only_pretended
+def test_jobs_see_signs_of_life_while_an_sbatch_takes_long(
+    tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm_jobs, "BEAT_S", 0.1)
+    with SlurmJobs(1, tmp_path) as jobs, trouble(slurm, "held") as held:
+        call = jobs.submit(bytes, 3)
+        until(lambda: list(tmp_path.glob(".slurm-*/alive")))
+        [folder] = folders(tmp_path)
+        for _ in range(3):
+            last = (folder / "alive").read_text()
+            until(lambda: (folder / "alive").read_text() != last, 10)  # noqa: B023
+        assert queue() == [], "sbatch has returned"
+        held.unlink()
+        assert call.result(60) == bytes(3)
+
+
+@only_pretended
+def test_jobs_are_cancelled_although_slurm_fails_to_answer_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = slurm_jobs._output
+    failed: list[list[str]] = []
+
+    def fail_once(command: list[str]) -> str:
+        if command[0] == "scancel" and not failed:
+            failed.append(command)
+            raise subprocess.CalledProcessError(1, command, stderr="Unable to contact")
+        return output(command)
+
+    monkeypatch.setattr(slurm_jobs, "_output", fail_once)
+    with SlurmJobs(1, tmp_path) as jobs:
+        jobs.submit(time.sleep, 60)
+        until(queue)
+    assert failed
+    assert queue() == []
 
 
 def test_a_job_without_its_program_ends_and_removes_the_folder(tmp_path: Path) -> None:
