@@ -8,6 +8,7 @@ and which would run the program's main file again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import shutil
@@ -94,7 +95,7 @@ class LocalDask(DaskExecutor):
         client = Client(self._cluster, timeout=CONNECT_S, set_as_default=False)
         try:
             client.wait_for_workers(1, timeout=START_S)
-        except TimeoutError as error:
+        except (TimeoutError, asyncio.TimeoutError) as error:  # two classes in Python 3.10
             client.close()
             raise Unavailable(
                 f"no Dask worker has started within {START_S:g} s; the lines above say why"
