@@ -10,6 +10,7 @@ repeat, reorder or change a frame; the frames are not encrypted.
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import secrets
@@ -17,18 +18,23 @@ import socket
 import struct
 import threading
 import time
-from select import select
+from collections import deque
+from contextlib import suppress
+from select import PIPE_BUF, POLLOUT, poll
 
 from pyrdma._frames import ProtocolError
 from pyrdma.errors import Error, Timeout
 
-__all__ = ["CONTROL", "MOST_BYTES", "NONCE", "Channel", "Seal"]
+__all__ = ["CONTROL", "MOST_BYTES", "MOST_POSTED", "NONCE", "Channel", "Seal"]
 
 CONTROL = 0
 """Slot of the messages between driver and daemon themselves."""
 
 MOST_BYTES = 1 << 20
 """Most bytes of a frame's content. Longer messages of nodes take several frames."""
+
+MOST_POSTED = 2048
+"""Most bytes of a posted frame's content, so that it is written at once."""
 
 NONCE = 32
 
@@ -80,20 +86,33 @@ class Seal:
 class Channel:
     """A stream of frames. Any thread may send; one thread receives.
 
+    A frame that has begun and does not end would garble all that follow. So after a send that
+    failed, the channel sends nothing more.
+
     Parameters
     ----------
     read, write
         Descriptors, owned by the channel.
     seal
         Authenticates the frames; None over pipes, which only the two processes have.
+
+    Attributes
+    ----------
+    is_broken
+        Whether a send has failed.
     """
 
     def __init__(self, read: int, write: int, seal: Seal | None = None) -> None:
         self.descriptor = read
         self._write = write
         self.seal = seal
+        self.is_broken = False
         self._unread = bytearray()
-        self._lock = threading.Lock()
+        self._posted: deque[tuple[int, bytes]] = deque()
+        self._lock = threading.Lock()  # of the stream to the other end, and of its descriptor
+        self._poll = poll()
+        self._poll.register(write, POLLOUT)
+        self._open = {read, write}
         self._closed = False
 
     @classmethod
@@ -108,29 +127,72 @@ class Channel:
         Raises
         ------
         OSError
-            The other end is gone.
+            The other end is gone, or a send before has failed.
         Timeout
             The other end does not read.
         """
+        deadline = time.monotonic() + timeout_s
         with self._lock:
-            deadline = time.monotonic() + timeout_s
             for start in range(0, max(1, len(content)), MOST_BYTES):
                 piece = content[start : start + MOST_BYTES]
-                frame = _HEADER.pack(len(piece), slot) + piece
-                self._put(frame + (self.seal.sign(frame) if self.seal else b""), deadline)
+                self._put(self._frame(slot, piece), deadline)
+        self._flush()
+
+    def post(self, slot: int, content: bytes) -> None:
+        """Send a frame of at most `MOST_POSTED` bytes without waiting for anything.
+
+        If the other end does not read, or another thread sends, the frame goes out after the
+        thread's frames, or with the next call.
+
+        Raises
+        ------
+        OSError
+            The other end is gone, or a send before has failed.
+        """
+        assert len(content) <= MOST_POSTED
+        self._posted.append((slot, content))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what has been posted, as far as that needs no waiting.
+
+        A thread that finds the lock taken leaves its frame to the holder, which looks again after
+        it has released the lock.
+        """
+        while self._posted and self._lock.acquire(blocking=False):
+            try:
+                # What is ready takes a posted frame at once: a pipe has room for PIPE_BUF bytes,
+                # a socket for a third of its buffer.
+                if not self._posted or not self._is_ready(0):
+                    return
+                self._put(self._frame(*self._posted.popleft()), time.monotonic())
+            finally:
+                self._lock.release()
+
+    # The caller of these has the lock.
+
+    def _frame(self, slot: int, content: bytes) -> bytes:
+        frame = _HEADER.pack(len(content), slot) + content
+        return frame + self.seal.sign(frame) if self.seal else frame
 
     def _put(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)
-        while view:
-            if self._closed:
-                raise BrokenPipeError
-            left = deadline - time.monotonic()
-            _, ready, _ = select([], [self._write], [], max(0.0, min(left, 0.5)))
-            if ready:
-                # A pipe that is ready takes PIPE_BUF bytes without blocking.
-                view = view[os.write(self._write, view[:4096]) :]
-            elif left <= 0:
-                raise Timeout("the other end does not read its messages")
+        try:
+            while view:
+                left = deadline - time.monotonic()
+                if self._is_ready(max(0.0, min(left, 0.5))):
+                    # A pipe that is ready takes PIPE_BUF bytes without blocking.
+                    view = view[os.write(self._write, view[:PIPE_BUF]) :]
+                elif left <= 0:
+                    raise Timeout("the other end does not read its messages")
+        except BaseException:
+            self.is_broken = True
+            raise
+
+    def _is_ready(self, wait_s: float) -> bool:
+        if self._closed or self.is_broken:
+            raise BrokenPipeError(errno.EPIPE, "nothing more can be sent")
+        return bool(self._poll.poll(wait_s * 1000))
 
     def receive(self) -> list[tuple[int, bytes]]:
         """Return the whole frames that have come; call it when the descriptor is readable.
@@ -178,13 +240,13 @@ class Channel:
         return found
 
     def close(self) -> None:
-        """Close the descriptors. Idempotent."""
-        self._closed = True
-        for descriptor in {self.descriptor, self._write}:
-            try:
-                os.close(descriptor)
-            except OSError:
-                continue
+        """Close the descriptors, once no thread uses them. Idempotent."""
+        self._closed = True  # a thread that waits to send gives up
+        with self._lock:
+            descriptors, self._open = self._open, set()
+            for descriptor in descriptors:
+                with suppress(OSError):
+                    os.close(descriptor)
 
 
 def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:
@@ -197,6 +259,7 @@ def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:
     Error
         The other end does not have the token, or does not answer in time.
     """
+    deadline = time.monotonic() + timeout_s
     connection = socket.create_connection((address, port), timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -204,6 +267,7 @@ def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:
         connection.sendall(mine)
         theirs = b""
         while len(theirs) < NONCE:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
             piece = connection.recv(NONCE - len(theirs))
             if not piece:
                 raise Error("it closed the connection at once: another driver may use it")

@@ -47,6 +47,7 @@ class _Slot:
     def __init__(self, node: NodeProcess) -> None:
         self.node = node
         self.state = ""
+        self.is_dropped = False  # the driver has no use for it, and its pipes will be closed
         self.waiting = bytearray()
         assert node.process.stdin is not None
         self.input = node.process.stdin.fileno()
@@ -56,14 +57,19 @@ class _Slot:
 class Daemon:
     """Serves one driver over a channel, until the driver leaves.
 
-    Without `programs` its nodes refuse node programs.
+    The thread of the loop reads the channel and all pipes. Calls wait for each other in a second
+    thread, so that a long one does not keep the loop from pings. A signal and the kill of a node
+    wait for nothing, so the loop itself does them. Without `programs` the nodes refuse node
+    programs.
     """
 
     def __init__(self, channel: Channel, *, programs: bool = True) -> None:
         self.channel = channel
         self._programs = programs
         self._slots: dict[int, _Slot] = {}
-        self._lock = threading.RLock()  # of the slots
+        self._dropped: dict[int, _Slot | None] = {}  # None: its start still waits for its turn
+        self._is_over = False
+        self._lock = threading.Lock()  # of the attributes above, and of the selector's nodes
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -78,13 +84,17 @@ class Daemon:
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._wake_read)
         worker = threading.Thread(target=self._do_work, daemon=True)
         worker.start()
-        self._tell("hello", **_hello())
         heard = next_look = time.monotonic()
         try:
-            while time.monotonic() - heard < ORPHAN_S:
-                for key, events in self._selector.select(_LOOK_S):
+            self._tell("hello", **_hello())
+            while not self.channel.is_broken:
+                found = self._selector.select(_LOOK_S)
+                if any(key.data is None for key, _ in found):
+                    heard = time.monotonic()
+                elif time.monotonic() - heard >= ORPHAN_S:  # and nothing has come meanwhile
+                    break
+                for key, events in found:
                     if key.data is None:
-                        heard = time.monotonic()
                         for slot, content in self.channel.receive():
                             self._take(slot, content)
                     elif key.data == self._wake_read:
@@ -110,12 +120,12 @@ class Daemon:
             self.channel.close()
 
     def end_nodes(self) -> None:
-        """End all nodes at once."""
+        """End all nodes at once; no other can start."""
         with self._lock:
+            self._is_over = True
             slots, self._slots = list(self._slots.values()), {}
         for slot in slots:
-            with suppress(OSError):
-                slot.node.process.kill()
+            slot.node.discard()
         for slot in slots:
             slot.node.end()
 
@@ -131,6 +141,9 @@ class Daemon:
     def _tell(self, kind: str, **fields: Any) -> None:
         self.channel.send(CONTROL, messages.encode(kind, **fields), _SEND_S)
 
+    def _post(self, kind: str, **fields: Any) -> None:
+        self.channel.post(CONTROL, messages.encode(kind, **fields))
+
     def _take(self, slot: int, content: bytes) -> None:
         if slot != CONTROL:
             with self._lock:
@@ -141,12 +154,19 @@ class Daemon:
             return
         message = messages.decode(content, from_driver=True)
         if message["kind"] == "ping":
-            self._tell("pong")
+            self._post("pong")
             return
         messages.check_call(message)
+        if message["do"] == "signal":
+            self._answer(message)
+            return
+        if message["do"] == "end":
+            self._drop(message["with"]["slot"])
         self._work.put(lambda: self._answer(message))
 
     def _flush(self, slot: _Slot) -> None:
+        if slot.is_dropped:
+            return
         try:
             while slot.waiting:
                 del slot.waiting[: os.write(slot.input, slot.waiting)]
@@ -163,6 +183,8 @@ class Daemon:
             self._selector.register(descriptor, events, data)
 
     def _forward(self, number: int, slot: _Slot) -> None:
+        if slot.is_dropped:
+            return
         chunk = b""
         with suppress(OSError):
             chunk = os.read(slot.node.descriptor, 1 << 18)
@@ -187,7 +209,7 @@ class Daemon:
             state = children.state(slot.node.process.pid)
             if (state in _STOPPED) != (slot.state in _STOPPED):
                 slot.state = state
-                self._tell("state", slot=number, state=state)
+                self._post("state", slot=number, state=state)
 
     # --- calls ------------------------------------------------------------------------------------
 
@@ -205,12 +227,12 @@ class Daemon:
 
                 self._calls = Calls(self.channel.seal)
             value = (own.get(name) or getattr(self._calls, name))(**arguments)
+            content = messages.encode("answer", id=number, value=value)
         except Exception as error:
             kind = type(error).__name__ if isinstance(error, Error) else "Error"
             text = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            self._tell("failed", id=number, error=text[:4096], error_kind=kind)
-        else:
-            self._tell("answer", id=number, value=value)
+            content = messages.encode("failed", id=number, error=text[:4096], error_kind=kind)
+        self.channel.send(CONTROL, content, _SEND_S)
 
     def _start(self, slot: int, node: int) -> int:
         with self._lock:
@@ -218,8 +240,13 @@ class Daemon:
                 raise Error(f"slot {slot} is taken")
         made = _Slot(NodeProcess(node, programs=self._programs))
         with self._lock:
-            self._slots[slot] = made
-        self._register(made.node.descriptor, selectors.EVENT_READ, (slot, made))
+            is_wanted = not self._is_over and slot not in self._dropped
+            if is_wanted:
+                self._slots[slot] = made
+                self._register(made.node.descriptor, selectors.EVENT_READ, (slot, made))
+        if not is_wanted:
+            made.node.end()
+            raise Error(f"slot {slot} was ended before its node had started")
         os.write(self._wake_write, b"x")
         return made.node.process.pid
 
@@ -239,15 +266,29 @@ class Daemon:
     def _signal(self, slot: int, signal: int) -> None:
         self._slot(slot).node.process.send_signal(signal)
 
+    def _drop(self, number: int) -> None:
+        """Kill a node, in the loop's thread.
+
+        The loop may have events of the node's pipes left. `_end_node` closes them in the other
+        thread, and the next node may then get the same descriptors. So the loop forgets them here.
+        """
+        with self._lock:
+            if number in self._dropped:
+                return
+            slot = self._dropped[number] = self._slots.pop(number, None)
+            if slot is None:
+                return
+            slot.is_dropped = True
+            for descriptor in (slot.node.descriptor, slot.input):
+                with suppress(KeyError, ValueError):
+                    self._selector.unregister(descriptor)
+        slot.node.discard()
+
     def _end_node(self, slot: int) -> None:
         with self._lock:
-            ended = self._slots.pop(slot, None)
-        if ended is None:
-            return
-        for descriptor in (ended.node.descriptor, ended.input):
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(descriptor)
-        ended.node.end()
+            dropped = self._dropped.pop(slot, None)
+        if dropped is not None:
+            dropped.node.end()
 
 
 def _hello() -> dict[str, Any]:

@@ -124,8 +124,17 @@ _ANSWERS: Mapping[str, _shapes.Shape] = {
 
 
 def encode(kind: str, **fields: Any) -> bytes:
-    """Return the content of a frame of slot 0."""
-    return json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode()
+    """Return the content of a frame of slot 0.
+
+    Raises
+    ------
+    ProtocolError
+        It is too long for a frame.
+    """
+    content = json.dumps({"kind": kind, **fields}, separators=(",", ":")).encode()
+    if len(content) > _MOST:
+        raise ProtocolError(f"a message {kind!r} has {len(content)} bytes; at most {_MOST} fit")
+    return content
 
 
 def decode(content: bytes, *, from_driver: bool) -> Message:

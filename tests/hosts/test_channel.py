@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from select import select
 
 import pytest
 
@@ -136,3 +139,62 @@ def test_ends_and_standstill(pipe: tuple[Channel, Channel]) -> None:
         ours.send(1, bytes(MOST_BYTES), 1)
     with pytest.raises(EOFError):
         ours.receive()
+
+
+def test_after_a_send_that_failed_nothing_follows(pipe: tuple[Channel, Channel]) -> None:
+    ours, theirs = pipe
+    with pytest.raises(Timeout):
+        ours.send(1, bytes(MOST_BYTES), 0.2)
+    assert ours.is_broken
+    while select([theirs.descriptor], [], [], 0)[0]:
+        assert theirs.receive() == []
+    with pytest.raises(BrokenPipeError):
+        ours.send(2, b"next", 1)
+    with pytest.raises(BrokenPipeError):
+        ours.post(2, b"next")
+    assert not select([theirs.descriptor], [], [], 0.1)[0]
+
+
+def test_what_is_posted_waits_for_nobody_and_follows_whole_frames(
+    pipe: tuple[Channel, Channel],
+) -> None:
+    ours, theirs = pipe
+    sender = threading.Thread(target=ours.send, args=(1, bytes(MOST_BYTES), 10))
+    sender.start()
+    time.sleep(0.2)  # it has filled the socket
+    began = time.monotonic()
+    ours.post(2, b"one")
+    ours.post(2, b"two")
+    assert time.monotonic() - began < 1
+    found: list[tuple[int, bytes]] = []
+    while len(found) < 3:
+        found += theirs.receive()
+    sender.join()
+    assert found == [(1, bytes(MOST_BYTES)), (2, b"one"), (2, b"two")]
+
+
+def test_what_is_posted_to_an_end_that_does_not_read_goes_out_later() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    filled = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filled += os.write(write, bytes(4096))
+    os.set_blocking(write, True)
+    channel = Channel(os.open("/dev/null", os.O_RDONLY), write)
+    channel.post(0, b"one")
+    os.read(read, filled)
+    channel.post(0, b"two")
+    receiving = Channel(read, os.dup(write))
+    assert receiving.receive() == [(0, b"one"), (0, b"two")]
+    receiving.close()
+    channel.close()
+
+
+def test_a_second_close_leaves_the_files_of_others_alone() -> None:
+    channel = Channel(*os.pipe())
+    channel.close()
+    others = os.pipe()  # they get the numbers that are free again
+    channel.close()
+    for descriptor in others:
+        os.close(descriptor)
