@@ -36,6 +36,7 @@ class RemoteNode(NodeHandle):
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._closed = False
+        self._discarded = False
         self._started: Future[Any] = Future()
 
     def begin(self) -> None:
@@ -123,8 +124,9 @@ class RemoteNode(NodeHandle):
             self._over.wait(END_S)
 
     def discard(self) -> None:
-        if not self.host.lost:
-            self.host.ask("end", slot=self.slot)
+        if not self._discarded:
+            self._discarded = True
+            self.host.tell("end", slot=self.slot)
 
     def end(self) -> None:
         self.host.forget(self.slot)

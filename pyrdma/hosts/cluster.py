@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyrdma._sent import sources_of
 from pyrdma._workload import Parameters
 from pyrdma.cluster_base import Columns
 from pyrdma.conditions import UNKNOWN_NS, Conditions
-from pyrdma.errors import Error, HostLost, InvalidArgument
+from pyrdma.errors import Error, HostLost, InvalidArgument, Timeout
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
 
@@ -167,12 +168,22 @@ class _Session:
     def __init__(self, host: Host, fabric: str, nodes: int, seed: int, address: str) -> None:
         self._host = host
         place = {"fabric": fabric, "nodes": nodes, "seed": seed, "address": address}
-        found = host.call("open_session", **place)
+        asked = host.ask("open_session", **place)
+        try:
+            found = host.wait(asked, "open_session")
+        except Timeout:
+            asked.add_done_callback(self._close_late)
+            raise
         number, name, token = found["session"], found["name"], found["token"]
         self._where = {"session": int(number)}
         self.name = str(name)
         seal = host.channel.seal if host.channel is not None else None
         self.token = seal.hide(token, f"session {number}") if seal is not None else str(token)
+
+    def _close_late(self, opened: Future[Any]) -> None:
+        """End a session that the daemon has opened after all."""
+        if opened.exception() is None:
+            self._host.tell("close_session", session=opened.result()["session"])
 
     @property
     def now_ns(self) -> int:
@@ -185,5 +196,4 @@ class _Session:
         self._host.call("forget", **self._where, node=node)
 
     def close(self) -> None:
-        if not self._host.lost:
-            self._host.ask("close_session", **self._where)
+        self._host.tell("close_session", **self._where)

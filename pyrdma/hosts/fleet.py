@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import selectors
 import threading
 import time
@@ -16,25 +17,22 @@ from typing import Any
 
 from pyrdma import _frames
 from pyrdma.arguments import FilePath, checked
-from pyrdma.errors import Error, HostLost, InvalidArgument, Unavailable
+from pyrdma.errors import HostLost, InvalidArgument, Unavailable
 from pyrdma.sources import source_digest
 
-from . import messages
-from .channel import CONTROL
-from .host import Host
+from .host import REACH_S, SILENT_S, Host
 from .inventory import Inventory
 
-__all__ = ["CONNECT_S", "SILENT_S", "Fleet", "TooFewSlots", "current", "explain", "using"]
-
-SILENT_S = 10.0
-"""A host that says nothing for so long is lost."""
+__all__ = ["CONNECT_S", "Fleet", "TooFewSlots", "current", "explain", "using"]
 
 CONNECT_S = 60.0
-"""Longest time until all hosts have greeted."""
+"""Longest time for a host to greet."""
 
 _PING_S = 2.0
 _AT_ONCE = 32
-"""Most connections that begin at once: each is a process, and a log-in there."""
+"""Most connections that begin at once: each is a thread or a process, and a log-in there."""
+_TURN_S = REACH_S
+"""A host that has not greeted after this time lets the next one begin, and may greet later."""
 
 
 class TooFewSlots(Unavailable):
@@ -66,7 +64,8 @@ class Fleet:
         self._end = weakref.finalize(self, self._watch.close)
         try:
             self._watch.start()
-            deadline = time.monotonic() + CONNECT_S + len(self.hosts) / 4
+            turns = len(self.hosts) / _AT_ONCE * _TURN_S  # until the last one has begun
+            deadline = time.monotonic() + turns + CONNECT_S
             for host in self.hosts:
                 with suppress(Exception):
                     host.ready.exception(max(0.0, deadline - time.monotonic()))
@@ -228,7 +227,11 @@ def explain(host: Host, path: str | Path = "INVENTORY") -> str:
 
 
 class _Watch:
-    """The thread that reads all channels, pings all hosts, and notices the silent ones."""
+    """The thread that reads all channels, pings all hosts, and notices the silent ones.
+
+    It waits for its selector alone, since the living hosts need its pings. So other threads make
+    the connections, which a dead host may hold up for `REACH_S`, and pings are posted.
+    """
 
     def __init__(self, hosts: Sequence[Host]) -> None:
         self._hosts = hosts
@@ -236,6 +239,8 @@ class _Watch:
         self._closing = False
         self._owner = os.getpid()
         self._waiting = list(reversed(hosts))
+        self._begun: dict[Host, float] = {}
+        self._connected: queue.SimpleQueue[Host] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True, name="pyrdma-hosts")
 
     def start(self) -> None:
@@ -247,52 +252,64 @@ class _Watch:
         pinged = time.monotonic()
         while not self._closing:
             self._begin()
-            for key, _ in self._selector.select(0.2 if not self._waiting else 0.02):
+            self._admit()
+            are_all_ready = not self._waiting and all(h.ready.done() for h in self._begun)
+            for key, _ in self._selector.select(0.2 if are_all_ready else 0.02):
                 self._read(key.data)
             now = time.monotonic()
+            is_due = now - pinged >= _PING_S
+            pinged = now if is_due else pinged
             for host in self._hosts:
-                if host.greeted and not host.lost and now - host.heard > SILENT_S:
-                    self._lose(host, f"it has been silent for {SILENT_S:.0f} s")
-                elif host.lost:
+                if host.lost:
                     self._forget(host)
-            if now - pinged >= _PING_S:
-                pinged = now
-                # Last, since a host that does not read can hold this up; the others are read next.
-                self._ping()
+                elif host.is_silent():
+                    self._lose(host, f"it has been silent for {SILENT_S:.0f} s")
+                elif is_due and host.greeted:
+                    host.ping()
 
     def _begin(self) -> None:
         """Begin some of the connections that wait."""
-        busy = sum(h.channel is not None and not h.ready.done() for h in self._hosts)
-        while self._waiting and busy < _AT_ONCE:
+        now = time.monotonic()
+        self._begun = {
+            h: since
+            for h, since in self._begun.items()
+            if not h.ready.done() and now - since < _TURN_S
+        }
+        while self._waiting and len(self._begun) < _AT_ONCE:
             host = self._waiting.pop()
-            busy += 1
+            self._begun[host] = now
             try:
-                channel = host.start()
-            except (Error, OSError) as error:
+                threading.Thread(target=self._connect, args=(host,), daemon=True).start()
+            except RuntimeError as error:  # the limit of processes
                 host.lose(str(error))
-                continue
-            host.heard = time.monotonic()
-            if host.greeted:  # a daemon that listens waits for the proof of the token
-                host.send(CONTROL, messages.encode("ping"))
-            self._selector.register(channel.descriptor, selectors.EVENT_READ, host)
+
+    def _connect(self, host: Host) -> None:
+        """Make a connection, in a thread of its own."""
+        try:
+            host.start()
+        except Exception as error:
+            host.lose(str(error))
+        else:
+            self._connected.put(host)
+
+    def _admit(self) -> None:
+        """Look after the connections that have been made."""
+        while not self._connected.empty():
+            host = self._connected.get()
+            if host.channel is not None and not host.lost:
+                self._selector.register(host.channel.descriptor, selectors.EVENT_READ, host)
+                host.begin()
 
     def _read(self, host: Host) -> None:
         try:
             for slot, content in host.receive():
                 host.take(slot, content)
-            host.heard = time.monotonic()
         except EOFError:
             said = host.last_words()
             what = "the connection ended" if host.ready.done() else "no daemon greeted"
             self._lose(host, f"{what}: {said}" if said else what)
         except (_frames.ProtocolError, OSError) as error:
             self._lose(host, f"it sent {error}")
-
-    def _ping(self) -> None:
-        ping = messages.encode("ping")
-        for host in self._hosts:
-            if host.greeted and not host.lost:
-                host.send(CONTROL, ping)
 
     def _lose(self, host: Host, reason: str) -> None:
         self._forget(host)
@@ -310,7 +327,7 @@ class _Watch:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
         for host in self._hosts:
-            host.lose("its fleet is closed")
+            host.lose("its fleet is closed")  # a connection that is being made ends itself
             if host.channel is not None:
                 host.channel.close()
         for host in self._hosts:

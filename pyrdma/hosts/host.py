@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeout  # another class in Python 3.10
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -25,10 +26,16 @@ from .channel import CONTROL, Channel
 from .clocks import Comparison
 from .inventory import HostEntry
 
-__all__ = ["CALL_S", "Host"]
+__all__ = ["CALL_S", "REACH_S", "SILENT_S", "Host"]
 
 CALL_S = 30.0
 """Longest time that a daemon takes for a call."""
+
+REACH_S = 10.0
+"""Longest time for a daemon that listens to answer."""
+
+SILENT_S = 10.0
+"""A host that does not answer a ping for so long is lost."""
 
 SEND_S = 10.0
 """Longest time that a host may leave its messages unread."""
@@ -66,8 +73,8 @@ class Host:
         self.name = entry.name
         self.hello: Mapping[str, Any] = {}
         self.lost = ""
-        self.heard = time.monotonic()
         self.greeted = False
+        self._heard = self._asked = 0.0  # when it last sent something; when it did not answer first
         self.channel: Channel | None = None
         self._noise = b""
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,15 +82,16 @@ class Host:
         self._calls: dict[int, tuple[str, Future[Any]]] = {}
         self._nodes: dict[int, RemoteNode] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        # A cluster that is collected ends its nodes, perhaps in the midst of another call.
+        self._lock = threading.RLock()
         self.ready: Future[None] = Future()
         self.compared: Comparison | None = None
         self.facts: dict[str, Any] = {}
 
     # --- the connection ---------------------------------------------------------------------------
 
-    def start(self) -> Channel:
-        """Start the daemon, or connect to the one that listens, and return the channel.
+    def start(self) -> None:
+        """Start the daemon, or connect to the one that listens, which takes up to `REACH_S`.
 
         Raises
         ------
@@ -91,25 +99,43 @@ class Host:
             The token cannot be read, or nobody listens.
         """
         if self.entry.connection == "listen":
-            self.channel = self._connect()
-            self.greeted = True
-            return self.channel
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
-        self._process = subprocess.Popen(
+            self._keep(self._connect())
+            return
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - end() closes it
+        process = subprocess.Popen(
             self._command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,
+            stderr=stderr,
             start_new_session=True,  # only the driver receives Ctrl-C
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         # The channel owns copies, so that Popen may close its own.
-        reading, writing = (os.dup(s.fileno()) for s in (self._process.stdout, self._process.stdin))
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self.channel = Channel(reading, writing)
-        return self.channel
+        reading, writing = (os.dup(s.fileno()) for s in (process.stdout, process.stdin))
+        process.stdin.close()
+        process.stdout.close()
+        self._keep(Channel(reading, writing), process, stderr)
+
+    def _keep(
+        self,
+        channel: Channel,
+        process: subprocess.Popen[bytes] | None = None,
+        stderr: IO[bytes] | None = None,
+    ) -> None:
+        """Take a connection over, or end it if the host has been given up meanwhile."""
+        with self._lock:
+            self.channel, self._process, self._stderr = channel, process, stderr
+            is_lost = bool(self.lost)
+        if is_lost:
+            self.end()
+
+    def begin(self) -> None:
+        """Begin to look after the connection, in the fleet's thread."""
+        self._heard = time.monotonic()
+        if self.entry.connection == "listen":
+            self.greeted = True
+            self.ping()  # the daemon waits for the proof of the token
 
     def _command(self) -> list[str]:
         entry = self.entry
@@ -130,19 +156,36 @@ class Host:
 
         token = read_token(Path(self.entry.token_file))
         try:
-            return channels.connect(address.strip("[]"), int(port), token, 10.0)
+            return channels.connect(address.strip("[]"), int(port), token, REACH_S)
         except OSError as error:
             raise Error(
                 f"nothing answers at {self.entry.listen}: {error.strerror or error}; start the "
                 "unit there: systemctl start pyrdma-daemon"
             ) from None
 
+    def ping(self) -> None:
+        """Ask the host for a sign of life, without waiting."""
+        if self._asked <= self._heard:
+            self._asked = time.monotonic()
+        self._post(messages.encode("ping"))
+
+    def is_silent(self) -> bool:
+        """Return whether the host has not answered for too long.
+
+        The time begins with a ping: a host that this program has not asked, since it was stopped
+        itself, owes no answer.
+        """
+        return self._asked > self._heard and time.monotonic() - self._asked > SILENT_S
+
     def receive(self) -> list[tuple[int, bytes]]:
         """Return the frames that have come; see `Channel.receive`."""
         assert self.channel is not None
-        if self.greeted:
-            return self.channel.receive()
-        chunk = os.read(self.channel.descriptor, 1 << 16)
+        found = self.channel.receive() if self.greeted else self._greeting(self.channel)
+        self._heard = time.monotonic()
+        return found
+
+    def _greeting(self, channel: Channel) -> list[tuple[int, bytes]]:
+        chunk = os.read(channel.descriptor, 1 << 16)
         if not chunk:
             raise EOFError
         self._noise += chunk
@@ -152,15 +195,14 @@ class Host:
                 raise _frames.ProtocolError(f"it printed {len(before)} bytes and no greeting")
             return []
         self.greeted, self._noise = True, b""
-        self.channel.feed(rest)
-        return self.channel.take()
+        channel.feed(rest)
+        return channel.take()
 
     def last_words(self) -> str:
         """Return the end of what the ssh client or the daemon printed."""
         if self._stderr is None:
             return ""
-        self._stderr.seek(0)
-        said = self._stderr.read()[-4096:].decode(errors="replace")
+        said = children.end_of(self._stderr)
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         return "; ".join(lines[-3:])[-600:]
 
@@ -173,7 +215,8 @@ class Host:
             calls, self._calls = [future for _, future in self._calls.values()], {}
             nodes = list(self._nodes.values())
         for future in calls:
-            future.set_exception(HostLost(self.complaint()))
+            with suppress(InvalidStateError):  # its caller has given it up
+                future.set_exception(HostLost(self.complaint()))
         for node in nodes:
             node.finish("")
         with suppress(InvalidStateError):  # it has greeted
@@ -184,7 +227,7 @@ class Host:
         return f"host {self.name}: {self.lost}"
 
     def end(self) -> None:
-        """End the connection, with which the daemon and its nodes end."""
+        """End the connection, with which the daemon and its nodes end. Idempotent."""
         if self.channel is not None:
             self.channel.close()
         if self._process is not None:
@@ -198,15 +241,20 @@ class Host:
     def ask(self, name: str, **arguments: Any) -> Future[Any]:
         """Call a function of the daemon; see `pyrdma.hosts.calls`."""
         future: Future[Any] = Future()
+        number = next(self._numbers)
+        content = messages.encode("call", id=number, do=name, **{"with": arguments})
         with self._lock:
             if self.lost:
                 future.set_exception(HostLost(self.complaint()))
                 return future
-            number = next(self._numbers)
             self._calls[number] = (name, future)
-        content = messages.encode("call", id=number, do=name, **{"with": arguments})
         self.send(CONTROL, content)
         return future
+
+    def tell(self, name: str, **arguments: Any) -> None:
+        """Call a function of the daemon whose answer nobody needs, without waiting for anything."""
+        number = next(self._numbers)
+        self._post(messages.encode("call", id=number, do=name, **{"with": arguments}))
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Call a function of the daemon and wait for its value.
@@ -224,7 +272,7 @@ class Host:
         """Return the value of a call."""
         try:
             return future.result(CALL_S)
-        except (TimeoutError, errors.Timeout) as error:
+        except (TimeoutError, FutureTimeout, errors.Timeout) as error:
             if isinstance(error, Error):
                 raise
             raise Timeout(
@@ -242,10 +290,18 @@ class Host:
             return
         try:
             self.channel.send(slot, content, SEND_S)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self.lose(f"the connection ended: {error}")
         except Timeout:
             self.lose(f"it has not read its messages for {SEND_S:.0f} s")
+
+    def _post(self, content: bytes) -> None:
+        if self.channel is None or self.lost:
+            return
+        try:
+            self.channel.post(CONTROL, content)
+        except OSError as error:
+            self.lose(f"the connection ended: {error}")
 
     def take(self, slot: int, content: bytes) -> None:
         """Take a frame of the daemon."""

@@ -19,10 +19,12 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import children, errors, sources
-from pyrdma.hosts import channel, daemon, fleet, listening, messages
+from pyrdma.hosts import channel, daemon, fleet, host, messages
 from pyrdma.hosts.fleet import Fleet
+from pyrdma.hosts.listening import listen, read_token
 from tests.errors import raises
 from tests.harness.support import environment
+from tests.hosts.listening import listening
 from tests.hosts.waiting import soon
 from tests.programs.support import client, echo
 
@@ -116,7 +118,7 @@ def test_a_daemon_that_dies_takes_its_nodes_along(inventory: Path, number: int) 
 def test_a_daemon_that_falls_silent_is_lost(
     inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "SILENT_S", 1.0)
+    monkeypatch.setattr(host, "SILENT_S", 1.0)
     monkeypatch.setattr(fleet, "_PING_S", 0.2)
     with cluster(inventory) as (made, there):
         pid = there.hosts[0].hello["process"]
@@ -249,20 +251,8 @@ def token_file(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[["--programs"]])
 def listens(token_file: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-    options = ["daemon", "--listen", endpoint, "--token-file", str(token_file), *request.param]
-    command = [sys.executable, "-m", "pyrdma", *options]
-    with subprocess.Popen(command, env=environment()) as process:
-        address, _, port = endpoint.partition(":")
-
-        def answers() -> bool:
-            with socket.socket() as probe:
-                return probe.connect_ex((address, int(port))) == 0
-
-        assert soon(answers)
+    with listening(token_file, *request.param) as (_, endpoint):
         yield endpoint
-        process.terminate()
 
 
 def listening_inventory(tmp_path: Path, endpoint: str, token_file: Path) -> Path:
@@ -339,17 +329,17 @@ def test_the_token_of_a_run_is_hidden_on_the_wire(
 
 def test_token_files_and_endpoints_are_checked(tmp_path: Path, token_file: Path) -> None:
     with raises(errors.InvalidArgument, tmp_path / "none", "umask 077"):
-        listening.read_token(tmp_path / "none")
+        read_token(tmp_path / "none")
     for endpoint in ("0.0.0.0:1", ":1", "[::]:7471", "[0:0::0]:7471", "localhost:1", "127.0.0.1"):
         with raises(errors.InvalidArgument, "127.0.0.1"):
-            listening.listen(endpoint, token_file)
+            listen(endpoint, token_file)
     token_file.chmod(0o640)
     with raises(errors.InvalidArgument, token_file):
-        listening.read_token(token_file)
+        read_token(token_file)
     token_file.chmod(0o600)
     token_file.write_text("abc")
     with raises(errors.InvalidArgument, token_file, 64):
-        listening.read_token(token_file)
+        read_token(token_file)
 
 
 def test_every_call_has_a_function() -> None:

@@ -1,23 +1,145 @@
-"""Calls that last long, and messages that nobody reads: other calls do not wait for them."""
+"""Hosts that do not answer, read or end: the other hosts, and other calls, do not wait for them."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from select import select
 from typing import Any
 
 import pytest
 
-from pyrdma import children
-from pyrdma.hosts import daemon, messages
+from pyrdma import children, errors
+from pyrdma.hosts import channel, daemon, fleet, messages
+from pyrdma.hosts import host as hosts
 from pyrdma.hosts.channel import CONTROL, Channel
-from tests.errors import unnamed
+from pyrdma.hosts.cluster import _Session
+from pyrdma.hosts.fleet import Fleet
+from pyrdma.hosts.inventory import HostEntry, Inventory
+from tests.errors import raises, unnamed
 from tests.hosts.waiting import soon
+
+LOCAL = "all: {vars: {ansible_connection: local}, hosts: {h0: {}, h1: {}}}"
+
+
+# --- the driver -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def silent_address() -> Iterator[str]:
+    """Yield an address that takes no connection, as that of a host without power."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(3):  # its queue is full, so the kernel drops what comes
+            other = stack.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_hosts_that_do_not_answer_are_tried_at_once_and_hold_no_other_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "REACH_S", 2.0)
+    monkeypatch.setattr(hosts, "SILENT_S", 1.5)
+    monkeypatch.setattr(fleet, "_PING_S", 0.2)
+    token = tmp_path / "token"
+    token.write_text("5a" * 32)
+    token.chmod(0o600)
+    with ExitStack() as stack:
+        listen = partial(HostEntry, connection="listen", token_file=str(token))
+        dead = [listen(f"dead{n}", listen=stack.enter_context(silent_address())) for n in range(4)]
+        entries = [HostEntry("there", connection="local", command=""), *dead]
+        began = time.monotonic()
+        there = stack.enter_context(Fleet(Inventory(tmp_path, "", entries), strict=False))
+        took = time.monotonic() - began
+        assert [bool(host.lost) for host in there.hosts] == [False, *[True] * 4]
+        assert all(unnamed(host.lost, host.entry.listen) == [] for host in there.hosts[1:])
+        assert took < 3 * 2.0, "one after the other they take four times their time"
+        assert there.hosts[0].call("clock")["parts"]
+
+
+def test_a_host_that_does_not_read_holds_no_other_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "SILENT_S", 1.0)
+    monkeypatch.setattr(fleet, "_PING_S", 0.2)
+    file = tmp_path / "hosts.yml"
+    file.write_text(LOCAL)
+    with Fleet.open(file) as there:
+        stopped, other = there.hosts
+        os.kill(stopped.hello["process"], signal.SIGSTOP)
+        sender = threading.Thread(target=stopped.send, args=(1, bytes(1 << 20)))
+        sender.start()  # it waits for the host, and has the channel's lock
+        assert soon(lambda: bool(stopped.lost))
+        time.sleep(3.0)
+        assert unnamed(stopped.lost, "silent") == []
+        assert not other.lost
+        assert other.call("clock")["parts"]
+    sender.join(10)
+    assert not sender.is_alive()
+
+
+def test_a_host_that_was_not_asked_owes_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "SILENT_S", 0.2)
+    monkeypatch.setattr(fleet, "_PING_S", 60.0)  # as when this program was stopped
+    file = tmp_path / "hosts.yml"
+    file.write_text(LOCAL)
+    with Fleet.open(file) as there:
+        time.sleep(1.0)
+        there.require()
+
+
+def test_connections_that_are_made_while_the_fleet_closes_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    made: list[Channel] = []
+
+    def connect(*_: object) -> Channel:
+        goes_on.wait(10)
+        made.append(Channel(*os.pipe()))
+        return made[-1]
+
+    monkeypatch.setattr(channel, "connect", connect)
+    monkeypatch.setattr("pyrdma.hosts.listening.read_token", lambda _: b"")
+    monkeypatch.setattr(fleet, "CONNECT_S", 0.0)
+    monkeypatch.setattr(fleet, "_TURN_S", 0.0)
+    entry = HostEntry("late", connection="listen", listen="127.0.0.1:1", token_file="none")
+    with Fleet(Inventory(tmp_path, "", [entry]), strict=False) as there:
+        assert there.hosts[0].lost
+    goes_on.set()
+    assert soon(lambda: [one._open for one in made] == [set()])
+
+
+def test_a_session_that_is_opened_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "CALL_S", 0.1)
+    asked: Future[Any] = Future()
+    told: list[tuple[str, dict[str, Any]]] = []
+    host = hosts.Host(HostEntry("slow"))
+    monkeypatch.setattr(host, "ask", lambda *_, **__: asked)
+    monkeypatch.setattr(host, "tell", lambda name, **arguments: told.append((name, arguments)))
+    with raises(errors.Timeout, "slow", "open_session"):
+        _Session(host, "shm", 2, 1, "")
+    assert told == []
+    asked.set_result({"session": 7, "name": "x", "token": ""})
+    assert told == [("close_session", {"session": 7})]
+
+
+# --- the daemon -----------------------------------------------------------------------------------
 
 
 class LongCall:
