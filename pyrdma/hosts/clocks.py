@@ -17,6 +17,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -119,8 +120,8 @@ class Responder:
                     self._socket.sendto(_reply(self._key, request, now), sender)
             except TimeoutError:
                 continue
-            except OSError:
-                return
+            except OSError:  # the reply has no way now, and another may
+                time.sleep(_WAIT_S)
 
     def close(self) -> None:
         """End the thread and close the socket."""

@@ -27,6 +27,7 @@ _GREET_S = 10.0
 _TOKEN = 32
 _LEAVE_S = 3.0
 """Time for the driver before to be gone."""
+_AGAIN_S = 0.1
 _STRANGERS = 64
 """Most connections that have not proved the token yet."""
 
@@ -97,12 +98,20 @@ def listen(endpoint: str, token_file: Path, *, programs: bool = False) -> None:
     greeting = threading.Semaphore(_STRANGERS)
     with server:
         while True:
-            connection, _ = server.accept()
+            try:
+                connection, _ = server.accept()
+            except OSError:  # it is gone again, or this process has too many open files for now
+                time.sleep(_AGAIN_S)
+                continue
             if not greeting.acquire(blocking=False):
                 connection.close()
                 continue
             arguments = (connection, token, busy, greeting, programs)
-            threading.Thread(target=_serve, args=arguments, daemon=True).start()
+            try:
+                threading.Thread(target=_serve, args=arguments, daemon=True).start()
+            except RuntimeError:  # too many threads for now
+                greeting.release()
+                connection.close()
 
 
 def _is_of_a_host(address: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import secrets
 import socket
@@ -49,6 +50,25 @@ def test_a_known_offset_is_found_within_the_bound(shift: int) -> None:
         responder.close()
     assert abs(found.offset_ns - shift) <= found.bound_ns
     assert found.bound_ns < 50_000_000
+
+
+def test_a_reply_that_cannot_be_sent_is_not_the_last_one() -> None:
+    class Failing(Shifted):
+        has_failed = False
+
+        @property
+        def now_ns(self) -> int:
+            if not self.has_failed:
+                self.has_failed = True
+                raise OSError(errno.ENETUNREACH, "no way")
+            return super().now_ns
+
+    base = clock()
+    responder = Responder("127.0.0.1", KEY, Failing(base, 0))
+    try:
+        clocks.probe("127.0.0.1", responder.port, KEY, 40, base)
+    finally:
+        responder.close()
 
 
 def test_the_bound_covers_drift_and_both_comparisons() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import threading
@@ -26,6 +27,7 @@ from pyrdma.hosts.cluster import _Session
 from pyrdma.hosts.fleet import Fleet
 from pyrdma.hosts.inventory import HostEntry, Inventory
 from tests.errors import raises, unnamed
+from tests.hosts.listening import listening
 from tests.hosts.waiting import soon
 
 LOCAL = "all: {vars: {ansible_connection: local}, hosts: {h0: {}, h1: {}}}"
@@ -262,3 +264,27 @@ def test_a_daemon_that_was_held_up_reads_before_it_leaves_its_driver(
     is_held_up.wait(10)
     driver.ask(2, "end", slot=2)
     assert driver.answer(2)["kind"] == "answer"
+
+
+def test_a_daemon_that_has_too_many_open_files_for_a_while_goes_on(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("5a" * 32)
+    token.chmod(0o600)
+    with listening(token) as (process, endpoint):
+        address, _, port = endpoint.partition(":")
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (12, most))
+        with ExitStack() as stack:
+            for _ in range(40):
+                stranger = stack.enter_context(socket.socket())
+                stranger.setblocking(False)
+                stranger.connect_ex((address, int(port)))
+            time.sleep(0.5)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (most, most))
+        file = tmp_path / "listening.yml"
+        file.write_text(
+            f"all: {{hosts: {{unit: {{pyrdma_listen: '{endpoint}', pyrdma_token_file: {token}}}}}}}"
+        )
+        assert process.poll() is None
+        with Fleet.open(file) as there:
+            assert there.hosts[0].hello["process"] == process.pid
