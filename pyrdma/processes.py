@@ -139,7 +139,8 @@ class ProcessCluster(ClusterBase):
     def fault_counters(self) -> dict[str, tuple[int, int]]:
         """Return how often each fault fired, and how often it reached its target.
 
-        The counts are sums over the nodes' present processes. No workload may run meanwhile.
+        The counts are sums over the nodes' present processes. No workload may run meanwhile. A
+        node that does not answer ends the cluster, as in a run.
         """
         assert self._open is not None
         counters = super().fault_counters()
@@ -151,9 +152,13 @@ class ProcessCluster(ClusterBase):
                     "faults are counted only between runs; wait for the end of this run"
                 )
             self._check_up()
-            for node in self._nodes:
-                node.send({"kind": "count"})
-            answers = self._collect(START_S, "counting faults", 0)
+            try:
+                for node in self._nodes:
+                    node.send({"kind": "count"})
+                answers = self._collect(START_S, "counting faults", 0)
+            except BaseException:
+                self.close()  # a later answer would be taken for that of the next run
+                raise
         for key, (fired, reached) in counters.items():
             for answer in answers:
                 more = answer["faults"].get(key, (0, 0))

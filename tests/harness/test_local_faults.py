@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 import pyrdma as rd
-from pyrdma import workload
+from pyrdma import processes, workload
 from tests.errors import raises
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate")
@@ -29,6 +29,19 @@ def test_memory_pressure_fails_the_set_up(mode: Literal["thread", "process"]) ->
         raises(rd.Exhausted, "memory_pressure"),
     ):
         cluster.run(READS, duration_s=0.05)
+
+
+def test_a_node_that_does_not_say_its_counts_ends_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "START_S", 0.5)
+    made: Any = rd.Cluster.local(nodes=2, mode="process", faults={"queue_full": 0.2})
+    with made as cluster:
+        cluster.stop(1)
+        with raises(rd.Timeout, "counting faults", "node 1"):
+            cluster.fault_counters()
+        with raises(rd.InvalidArgument, "closed"):  # its answer would be taken for that of a run
+            cluster.run(READS, duration_s=0.05)
 
 
 def test_no_faults_count_nothing() -> None:
