@@ -172,6 +172,9 @@ class Workers(Executor):
                 worker = None
                 error, text = BrokenProcessPool(f"{task.label}: the worker process died"), ""
             except BaseException as own:
+                # The process may have sent a part of its answer, or do so yet.
+                self._forget(worker)
+                worker = None
                 error, text = own, ""
             if error is None:
                 task.future.set_result(result)
