@@ -200,7 +200,7 @@ TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
   options.replicas = 3;
   options.placement = Placement::kGroups;
   fabric::sim::SimCluster cluster(runtime::sim_options(options.servers + 2));
-  run_store(cluster, options, patience("sim"), [&](Client& client) {
+  run_store(cluster, options, patience("sim"), [&](Env&, Client& client) {
     const std::uint64_t first = client.create_table("first", {3, 4});
     const auto write = [&](std::uint64_t table) {
       for (int i = 0; i < 20; ++i) {
@@ -222,6 +222,40 @@ TEST(TailwindGroupsSim, AServerComesBackWhileOneOfItsGroupIsDown) {
     } catch (const Error& error) {
       ADD_FAILURE() << error.what();
     }
+  });
+}
+
+// Each new table is a sync of the coordinator's disk. All of them together take much longer than a
+// lease.
+TEST(TailwindLeasesSim, WaitForNoDisk) {
+  constexpr std::uint32_t kCreators = 16, kEach = 4;
+  const Options options = small_options("sim", Replication::kTailwind);
+  fabric::sim::SimOptions simulation = runtime::sim_options(options.servers + 2);
+  simulation.profile.storage_sync_us = 200;
+  fabric::sim::SimCluster cluster(simulation);
+  run_store(cluster, options, kSecond, [&](Env& env, Client& client) {
+    const std::uint64_t table = client.create_table("first");
+    const auto key = [](int i) { return "key " + std::to_string(i); };
+    for (int i = 0; i < 40; ++i) client.write(table, bytes_of(key(i)), bytes_of("value"));
+    std::uint32_t created = 0;
+    std::vector<std::unique_ptr<Thread>> creators;
+    for (std::uint32_t c = 1; c <= kCreators; ++c) {
+      creators.push_back(env.spawn("creator", [&, c] {
+        Client own(env, options, c, kSecond);
+        for (std::uint32_t i = 0; i < kEach; ++i, ++created)
+          own.create_table(std::to_string(c) + "/" + std::to_string(i));
+      }));
+    }
+    const Time begin = env.now();
+    Time longest = 0;
+    for (int i = 0; created != kCreators * kEach; ++i) {
+      const Time asked = env.now();
+      EXPECT_EQ(client.read(table, bytes_of(key(i % 40))).status, StoreStatus::kOk);
+      longest = std::max(longest, env.now() - asked);
+    }
+    EXPECT_GT(env.now() - begin, 20 * options.lease);
+    EXPECT_LT(longest, options.lease / 4);
+    for (const auto& creator : creators) creator->join();
   });
 }
 

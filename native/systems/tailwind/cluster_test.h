@@ -102,7 +102,7 @@ inline void run_store(const std::string& world, std::uint32_t clients, const Opt
 /// The same on a simulated cluster that the load may harm, with one client, on the last node, that
 /// waits for each answer no longer than `limit`.
 inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, Time limit,
-                      const std::function<void(Client&)>& load) {
+                      const std::function<void(Env&, Client&)>& load) {
   bool is_over = false;
   cluster.run([&](Env& env) {
     if (env.node() < options.servers) {
@@ -113,7 +113,7 @@ inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, 
     } else {
       Client client(env, options, 0, limit);
       client.await_servers(options.servers);
-      load(client);
+      load(env, client);
       is_over = true;
     }
   });

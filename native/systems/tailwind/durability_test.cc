@@ -22,7 +22,7 @@ std::string after_outage(Durability durability, std::uint64_t seed, const std::s
   simulation.memory.max_delay_ns = 20 * kMicrosecond;  // an acknowledgement takes some of them
   SimCluster cluster(simulation);
   std::string found;
-  run_store(cluster, options, kSecond, [&](Client& client) {
+  run_store(cluster, options, kSecond, [&](Env&, Client& client) {
     const std::uint64_t table = client.create_table("first");
     for (const std::string& value : {std::string("first"), last})
       EXPECT_EQ(client.write(table, bytes_of("key"), bytes_of(value)).status, StoreStatus::kOk);

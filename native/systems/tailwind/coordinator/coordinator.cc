@@ -15,13 +15,15 @@ Coordinator::Coordinator(Env& env, const Options& options, Bugs bugs)
       started_(env.now()),
       transport_(env, options_, ServerId::of_server(env.node(), env.incarnation(), 0), kReceives,
                  bugs),
-      mutex_(env),
+      state_mutex_(env),
       state_(env.storage(), "tailwind-coordinator"),
+      mutex_(env),
+      view_(std::make_shared<const ClusterView>(state_.view())),
       rng_(env.rng("tailwind/coordinator")),
       dispatcher_(transport_, 1, [this](Worker&, const Incoming& request, Bytes& answer) {
         serve(request, answer);
       }) {
-  for (const ListedServer& server : state_.view().servers)
+  for (const ListedServer& server : view_->servers)
     if (server.state == ServerState::kDead) note_dead(server.id);
   members_thread_ = env_.spawn("tailwind/members", [this] { run_thread(&Coordinator::members); });
   recovery_thread_ =
@@ -56,7 +58,12 @@ void Coordinator::run_thread(void (Coordinator::*body)()) {
 
 ClusterView Coordinator::view() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return state_.view();
+  return *view_;
+}
+
+void Coordinator::publish() {
+  if (view_->epoch != state_.view().epoch)
+    view_ = std::make_shared<const ClusterView>(state_.view());
 }
 
 std::vector<RecoveryReport> Coordinator::recoveries() {
@@ -67,7 +74,7 @@ std::vector<RecoveryReport> Coordinator::recoveries() {
 std::vector<ServerId> Coordinator::up() {
   const std::lock_guard<Mutex> lock(mutex_);
   std::vector<ServerId> ids;
-  for (const ListedServer& server : state_.view().servers)
+  for (const ListedServer& server : view_->servers)
     if (server.state == ServerState::kUp) ids.push_back(server.id);
   return ids;
 }
@@ -84,18 +91,14 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
         enlist(server, answer);
       return;
     }
-    case Opcode::kRenew: {
-      const std::lock_guard<Mutex> lock(mutex_);
-      const bool is_up = state_.view().is_up(request.from);
-      if (is_up) granted_[request.from] = env_.now();
-      return out.put(static_cast<std::uint8_t>(is_up));
-    }
+    case Opcode::kRenew:
+      return out.put(static_cast<std::uint8_t>(renew(request.from)));
     case Opcode::kSuspect: {
       const ServerId server = ServerId::of(in.get<std::uint64_t>());
       if (!in.done()) return;
       {
         const std::lock_guard<Mutex> lock(mutex_);
-        if (!state_.view().is_up(server) || !checking_.insert(server).second) return;
+        if (!view_->is_up(server) || !checking_.insert(server).second) return;
         report_of(server).suspected = env_.now();
       }
       return check_life(server, options_.pings);
@@ -103,7 +106,7 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
     case Opcode::kRaiseVersion: {
       const std::uint64_t segment = in.get<std::uint64_t>(), version = in.get<std::uint64_t>();
       if (!in.done()) return;
-      const std::lock_guard<Mutex> lock(mutex_);
+      const std::lock_guard<Mutex> lock(state_mutex_);
       return out.put(
           static_cast<std::uint8_t>(state_.raise_version(request.from, segment, version)));
     }
@@ -116,8 +119,10 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
       const ByteView name = in.bytes(in.left());
       const std::string text(reinterpret_cast<const char*>(name.data()), name.size());
       try {
-        const std::lock_guard<Mutex> lock(mutex_);
+        const std::lock_guard<Mutex> state_lock(state_mutex_);
         out.put(state_.create_table(text, owners));
+        const std::lock_guard<Mutex> lock(mutex_);
+        publish();
       } catch (const Error& error) {
         if (error.code() != ErrorCode::kInvalidArgument) throw;
         out.put(std::uint64_t{0});
@@ -126,28 +131,52 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
       return push();
     }
     case Opcode::kLocate: {
-      const std::lock_guard<Mutex> lock(mutex_);
-      out.put(in.left() == 1 ? state_.new_client() : 0);  // one byte asks for a client's number
-      return state_.view().put(out);
+      std::uint64_t number = 0;
+      if (in.left() == 1) {  // one byte asks for a client's number
+        const std::lock_guard<Mutex> lock(state_mutex_);
+        number = state_.new_client();
+      }
+      out.put(number);
+      return view().put(out);
     }
     default:
       return;
   }
 }
 
-// The answer is the view, so that the server knows at once whether it is listed.
+// A lease that was granted while the disk writes that its server is dead would outlast what
+// recover() waits for.
+bool Coordinator::renew(ServerId server) {
+  const std::lock_guard<Mutex> lock(mutex_);
+  if (!view_->is_up(server) || ending_.contains(server)) return false;
+  granted_[server] = env_.now();
+  return true;
+}
+
+// The answer is the view, so that the server knows at once whether it is listed. An earlier life of
+// its node ends.
 void Coordinator::enlist(ServerId server, Bytes& answer) {
   {
-    const std::lock_guard<Mutex> lock(mutex_);
+    const std::lock_guard<Mutex> state_lock(state_mutex_);
+    {
+      const std::lock_guard<Mutex> lock(mutex_);
+      for (const ListedServer& each : view_->servers)
+        if (each.state == ServerState::kUp && each.id.node == server.node &&
+            each.id.life < server.life)
+          ending_.insert(each.id);
+    }
     if (!state_.enlist(server)) return;
+    const std::lock_guard<Mutex> lock(mutex_);
+    publish();
     granted_[server] = env_.now();
-    for (const ListedServer& each : state_.view().servers) {
+    for (const ListedServer& each : view_->servers) {
       if (each.state != ServerState::kDead || each.id.node != server.node) continue;
+      ending_.erase(each.id);
       note_dead(each.id);
       transport_.close(each.id);  // a recovery may wait for an answer of it
     }
     ByteWriter out(answer);
-    state_.view().put(out);
+    view_->put(out);
   }
   changes_.fetch_add(1);
   env_.notify(changed_);
@@ -193,6 +222,16 @@ void Coordinator::check_life(ServerId server, std::uint32_t left) {
                   });
 }
 
+void Coordinator::declare_dead(ServerId server) {
+  const std::lock_guard<Mutex> state_lock(state_mutex_);
+  const bool is_declared = state_.declare_dead(server);
+  const std::lock_guard<Mutex> lock(mutex_);
+  publish();
+  if (is_declared) note_dead(server);
+  ending_.erase(server);
+  checking_.erase(server);
+}
+
 void Coordinator::members() {
   while (!is_stopping_.load(std::memory_order_acquire)) {
     const std::uint64_t seen = changes_.load();
@@ -202,11 +241,11 @@ void Coordinator::members() {
       if (!to_declare_.empty()) {
         server = to_declare_.front();
         to_declare_.pop_front();
-        if (state_.declare_dead(*server)) note_dead(*server);
-        checking_.erase(*server);
+        ending_.insert(*server);
       }
     }
     if (server) {
+      declare_dead(*server);
       transport_.close(*server);
       changes_.fetch_add(1);
       env_.notify(changed_);
@@ -222,7 +261,7 @@ void Coordinator::members() {
 
 void Coordinator::push() {
   const std::lock_guard<Mutex> lock(mutex_);
-  const ClusterView& view = state_.view();
+  const ClusterView& view = *view_;
   const auto bytes = std::make_shared<const Bytes>(encoded_bytes(view));
   for (const ListedServer& server : view.servers) {
     if (server.state != ServerState::kUp || pushed_[server.id] >= view.epoch ||

@@ -67,12 +67,17 @@ class Coordinator {
   };
 
   void serve(const Incoming& request, Bytes& answer);
+  bool renew(ServerId server);
   void enlist(ServerId server, Bytes& answer);
+  /// Shows the view of the state to those who do not wait for the disk. The caller holds both
+  /// locks.
+  void publish();
   void check_life(ServerId server, std::uint32_t left);
   void push();
   void push_to(ServerId server, std::shared_ptr<const Bytes> view, std::uint64_t epoch);
   /// Runs a thread. What it throws ends run().
   void run_thread(void (Coordinator::*body)());
+  void declare_dead(ServerId server);
   void members();  // the thread that declares servers dead
   void recoveries_loop();
   bool recover(ServerId dead);
@@ -91,8 +96,13 @@ class Coordinator {
   const Bugs bugs_;
   const Time started_;
   Transport transport_;
-  Mutex mutex_;  // of all below
+  // Of the state. It is held while the disk writes, so the dispatch thread and who renews a lease
+  // never take it. Before the other one.
+  Mutex state_mutex_;
   CoordinatorState state_;
+  Mutex mutex_;                              // of all below
+  std::shared_ptr<const ClusterView> view_;  // what is on the disk
+  std::set<ServerId> ending_;         // they get no lease any more: their death is being written
   std::map<ServerId, Time> granted_;  // begin of the last lease
   std::set<ServerId> checking_;       // whether they live
   std::deque<ServerId> to_declare_;

@@ -59,7 +59,7 @@ void Coordinator::recoveries_loop() {
     std::vector<ServerId> dead;
     {
       const std::lock_guard<Mutex> lock(mutex_);
-      for (const ListedServer& server : state_.view().servers)
+      for (const ListedServer& server : view_->servers)
         if (server.state == ServerState::kDead) dead.push_back(server.id);
     }
     bool has_failed = false;
@@ -85,11 +85,11 @@ bool Coordinator::recover(ServerId dead) {
   bool has_tablets = false;
   Time outwait = 0;
   {
+    const std::lock_guard<Mutex> state_lock(state_mutex_);
+    versions = state_.versions(dead);
     const std::lock_guard<Mutex> lock(mutex_);
     ++report_of(dead).attempts;
-    versions = state_.versions(dead);
-    for (const Tablet& tablet : state_.view().tablets)
-      has_tablets = has_tablets || tablet.owner == dead;
+    for (const Tablet& tablet : view_->tablets) has_tablets = has_tablets || tablet.owner == dead;
     const auto granted = granted_.find(dead);
     const Time begin = granted == granted_.end() ? started_ : std::max(started_, granted->second);
     outwait = begin + options_.lease + options_.lease / kClockDrift;
@@ -137,10 +137,12 @@ bool Coordinator::recover(ServerId dead) {
     for (const FoundLog::Part& part : log.parts)
       cut.push_back({part.segment, part.is_closed ? ~std::uint32_t{0} : part.valid});
     {
-      const std::lock_guard<Mutex> lock(mutex_);
-      report_of(dead).outwaited = env_.now();
+      const Time outwaited = env_.now();
+      const std::lock_guard<Mutex> state_lock(state_mutex_);
       const LogCut& kept = state_.record_cut(dead, cut);
       if (bugs_.keeps_cut()) cut = kept;
+      const std::lock_guard<Mutex> lock(mutex_);
+      report_of(dead).outwaited = outwaited;
     }
     if (!assign(dead, cut, log, backups, records / std::max(options_.replicas, 1U))) return false;
   }
@@ -149,8 +151,10 @@ bool Coordinator::recover(ServerId dead) {
   await(*ask(Opcode::kForget, requests, env_.now() + options_.call_timeout), requests);
   if (is_stopping_.load()) return false;
   {
-    const std::lock_guard<Mutex> lock(mutex_);
+    const std::lock_guard<Mutex> state_lock(state_mutex_);
     state_.forget(dead);
+    const std::lock_guard<Mutex> lock(mutex_);
+    publish();
     report_of(dead).ended = env_.now();
     report_of(dead).problem.clear();
   }
@@ -182,7 +186,7 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
   std::vector<Tablet> tablets;
   {
     const std::lock_guard<Mutex> lock(mutex_);
-    for (const Tablet& tablet : state_.view().tablets)
+    for (const Tablet& tablet : view_->tablets)
       if (tablet.owner == dead) tablets.push_back(tablet);
   }
   const auto shares =
@@ -227,11 +231,13 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
                     : to_string(master) + " could not store the objects: is its log full?";
       continue;
     }
-    const std::lock_guard<Mutex> lock(mutex_);
+    const std::lock_guard<Mutex> state_lock(state_mutex_);
     if (!state_.move_tablets(dead, ranges, master, answer->since)) {
       problem = to_string(master) + " died";
       continue;
     }
+    const std::lock_guard<Mutex> lock(mutex_);
+    publish();
     report_of(dead).objects += answer->objects;
     report_of(dead).bytes += answer->bytes;
   }

@@ -363,7 +363,7 @@ TEST(TailwindConnectionsSim, AStoreServesWhileItsDevicesLackRoom) {
     simulation.faults = FaultOptions::from_values({{"memory_pressure", 0.6}, {"qp_error", 0.003}});
     simulation.faults.at_once = false;
     fabric::sim::SimCluster cluster(simulation);
-    run_store(cluster, options, kSecond, [&](Client& client) {
+    run_store(cluster, options, kSecond, [&](Env&, Client& client) {
       const std::uint64_t table = client.create_table("first");
       cluster.begin_faults();
       const std::string value(5000, 'v');

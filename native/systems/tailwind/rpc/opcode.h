@@ -37,6 +37,8 @@ enum class Opcode : std::uint8_t {
 /// Requests of this level run one after the other: a recovery that is asked for again must not run
 /// beside the first one, which may still store objects of the same keys.
 inline constexpr std::uint32_t kRecoveryLevel = 2;
+/// A lease waits for no other request: the coordinator may write to its disk for one.
+inline constexpr std::uint32_t kLeaseLevel = 3;
 /// A request waits only for requests of lower levels, so a thread for each level that is not one of
 /// the configured ones prevents a deadlock.
 inline std::uint32_t level_of(Opcode opcode) {
@@ -47,11 +49,13 @@ inline std::uint32_t level_of(Opcode opcode) {
       return 1;
     case Opcode::kRecover:
       return kRecoveryLevel;
+    case Opcode::kRenew:
+      return kLeaseLevel;
     default:
       return 0;
   }
 }
-inline constexpr std::uint32_t kLevels = 3;
+inline constexpr std::uint32_t kLevels = 4;
 const char* to_string(Opcode opcode);
 
 }  // namespace pyrdma::tailwind
