@@ -187,6 +187,7 @@ void Node::ended(Pending& pending, Outcome outcome) {
   world_.calls[pending.call].outcome = outcome;
   pending.has_ended = true;
   --under_way_;
+  ++ended_;
   judge(pending, outcome);
   if (!is_closing_) check_counts();
   // The buffers are the client's again, which may use them for longer messages.

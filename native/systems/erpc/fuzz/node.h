@@ -74,6 +74,7 @@ class Node {
   std::deque<Owed> owed_;
   std::deque<std::unique_ptr<Pending>> pending_;  // and those whose buffers are looked at
   std::uint32_t under_way_ = 0;
+  std::uint64_t ended_ = 0;                                      // requests of this node
   std::uint32_t working_ = 0;                                    // handlers that run in workers
   std::vector<std::vector<std::optional<SessionId>>> sessions_;  // by target
   std::unique_ptr<Endpoint> endpoint_;
