@@ -131,6 +131,24 @@ constexpr ScriptCase kChangeScripts[] = {
         7 put a x > version 1
         transfer 2 > invalid
      )"},
+    {"a_change_comes_with_the_lead", Bug::kConfigurationReadLate, R"(
+        # The heir stands for election while it stores the change.
+        set group 3
+        set nodes 4
+        elect 0
+        7 put a x > version 1
+        run 100
+        lone 0 add 3
+        lone 0 transfer 1
+        run 100
+        leads 1
+        servers 1 4
+        servers 2 4
+        role 3 voter > done
+        7 put a y > version 2
+        run 300
+        equal
+     )"},
     {"a_member_in_memory_is_replaced", Bug::kNone, R"(
         set memory on
         elect 0

@@ -1,4 +1,4 @@
-// The configuration of the group as the log has it. Libraft 0.15 loses it in four cases:
+// The configuration of the group as the log has it. Libraft 0.15 loses it in five cases:
 //
 // - Entries are cut off, and the last committed configuration is in the snapshot alone: the library
 //   reads it from the log, where it is not.
@@ -6,6 +6,9 @@
 //   and keeps it when its entry is cut off.
 // - A snapshot is installed: the library keeps the mark of a configuration that was not committed.
 // - A snapshot is taken while a configuration is not committed: the library puts that one into it.
+// - A follower stands for election while it stores a configuration: the library takes that over
+// when
+//   it is stored, and only in a follower. As leader it would count other voters than the others do.
 //
 // A configuration is that of the last change in the log (thesis, section 4.1), so the seam reads it
 // there.
@@ -44,7 +47,8 @@ void LibraftMember::forget_uncommitted(const AppendEntries& m) {
   }
 }
 
-// A leader keeps its configuration itself. A candidate has counted its voters.
+// A leader keeps its configuration itself. A candidate has counted its voters, so this runs before
+// a member can become one.
 void LibraftMember::read_configuration() {
   if (!configuration_moved_ || lib_.state(&raft_) != RAFT_FOLLOWER) return;
   configuration_moved_ = false;

@@ -48,6 +48,7 @@ void LibraftMember::turn(Time now) {
       for (const auto& [from, bytes] : inbox) {
         deliver(from, bytes);
         settle();
+        if (options_.bugs.reads_configuration_at_once()) read_configuration();
       }
       finish_sends();
       if (now_ >= next_tick_) {
@@ -170,6 +171,7 @@ bool LibraftMember::store_work(Work& work) {
     store_.put_snapshot(std::move(work.snapshot), work.trailing);
   for (unsigned i = 0; i < work.count; ++i) {
     const struct raft_entry& entry = work.entries[i];
+    configuration_moved_ = configuration_moved_ || entry.type == RAFT_CHANGE;
     store_.append({entry.term, static_cast<EntryType>(entry.type),
                    ByteView(static_cast<const std::byte*>(entry.buf.base), entry.buf.len)});
   }
