@@ -213,10 +213,17 @@ bool Storm::are_out(NodeId n) const {
       replacements_, [n](const auto& each) { return each->node() == n && !each->is_over(); });
 }
 
-// A standby gets entries and does not vote. tend() makes it a voter again.
+// A standby gets entries and does not vote. tend() makes it a voter again. The other voters keep a
+// majority if those that may lose their stores do.
 void Storm::demote(NodeId n) {
   const auto leader = world_.leader();
   if (!leader || options_.nodes < 3 || !demoted_.empty() || !replacements_.empty()) return;
+  NodeId voters = 0, lasting = 0;
+  for (NodeId each = 0; each < options_.nodes; ++each) {
+    voters += each != n ? 1 : 0;
+    lasting += each != n && !may_lose(each) ? 1 : 0;
+  }
+  if (2 * lasting <= voters) return;
   const Outcome begun = world_.member(*leader).assign(n, Role::kStandby, [](Outcome) {});
   if (begun == Outcome::kAccepted) demoted_.insert(n);
 }
@@ -274,7 +281,7 @@ void Storm::tend() {
     Member& member = world_.member(*leader);
     const Servers servers = member.servers();
     const auto there = std::ranges::find(servers, std::uint64_t{n} + 1, &Server::id);
-    if (there != servers.end() && there->role == Role::kVoter && world_.is_healed())
+    if (there != servers.end() && there->role == Role::kVoter && !faults_on_)
       demoted_.clear();
     else if (rng_.below(4) == 0)
       member.assign(n, Role::kVoter, [](Outcome) {});
