@@ -40,6 +40,7 @@ enum class Bug : std::uint8_t {
   kAnyTermTaken,
   kConfigurationKept,
   kConfigurationReadLate,
+  kStandbyRefusesVote,
   kChangesAtOnce,
   kSoleVoterKeepsTerm,
   kTransferRestarted,
@@ -51,38 +52,24 @@ enum class Bug : std::uint8_t {
 };
 
 /// The names of the bugs after kNone, for `--mutation`.
-inline constexpr std::array<std::string_view, 32> kBugNames{"vote_not_persisted",
-                                                            "term_not_persisted",
-                                                            "term_forgotten",
-                                                            "vote_before_term",
-                                                            "speaks_before_stored",
-                                                            "acknowledged_before_stored",
-                                                            "failed_append_kept",
-                                                            "matching_append_truncates",
-                                                            "truncation_forgotten",
-                                                            "compacted_before_snapshot",
-                                                            "read_back_trusted",
-                                                            "damage_ends_log",
-                                                            "older_slot_taken",
-                                                            "snapshot_term_unchecked",
-                                                            "vote_ignores_log",
-                                                            "commits_by_counting",
-                                                            "acknowledges_leftovers",
-                                                            "pre_vote_hides_term",
-                                                            "appends_before_log",
-                                                            "commits_beyond_append",
-                                                            "votes_for_heir_again",
-                                                            "any_term_taken",
-                                                            "configuration_kept",
-                                                            "configuration_read_late",
-                                                            "changes_at_once",
-                                                            "sole_voter_keeps_term",
-                                                            "transfer_restarted",
-                                                            "read_without_quorum",
-                                                            "lease_on_skewed_clock",
-                                                            "sessions_not_in_snapshot",
-                                                            "runs_again",
-                                                            "renumbers_retry"};
+inline constexpr std::array<std::string_view, 33> kBugNames{
+    "vote_not_persisted",       "term_not_persisted",
+    "term_forgotten",           "vote_before_term",
+    "speaks_before_stored",     "acknowledged_before_stored",
+    "failed_append_kept",       "matching_append_truncates",
+    "truncation_forgotten",     "compacted_before_snapshot",
+    "read_back_trusted",        "damage_ends_log",
+    "older_slot_taken",         "snapshot_term_unchecked",
+    "vote_ignores_log",         "commits_by_counting",
+    "acknowledges_leftovers",   "pre_vote_hides_term",
+    "appends_before_log",       "commits_beyond_append",
+    "votes_for_heir_again",     "any_term_taken",
+    "configuration_kept",       "configuration_read_late",
+    "standby_refuses_vote",     "changes_at_once",
+    "sole_voter_keeps_term",    "transfer_restarted",
+    "read_without_quorum",      "lease_on_skewed_clock",
+    "sessions_not_in_snapshot", "runs_again",
+    "renumbers_retry"};
 
 class Bugs {
  public:
@@ -167,6 +154,8 @@ class Bugs {
   bool reads_configuration() const { return !is(Bug::kConfigurationKept); }
   /// Correct: before the next message, which may tell the member to stand for election.
   bool reads_configuration_at_once() const { return !is(Bug::kConfigurationReadLate); }
+  /// Correct: a member votes whatever its own role is. Who asks knows whose votes count.
+  bool votes_in_any_role() const { return !is(Bug::kStandbyRefusesVote); }
   /// Correct: the only voter takes a new term before it leads.
   bool sole_voter_takes_term() const { return !is(Bug::kSoleVoterKeepsTerm); }
   bool changes_at_once() const { return is(Bug::kChangesAtOnce); }

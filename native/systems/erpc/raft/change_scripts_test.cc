@@ -149,6 +149,23 @@ constexpr ScriptCase kChangeScripts[] = {
         run 300
         equal
      )"},
+    {"a_standby_votes_for_who_counts_it", Bug::kStandbyRefusesVote, R"(
+        set group 4
+        elect 0
+        7 put a x > version 1
+        role 2 standby > done
+        run 100
+        cut 0 2
+        lone 0 role 2 voter           # at 0, 1 and 3
+        run 20
+        kill 0
+        elect 1                       # by three of four, 2 among them
+        7 put a y > version 2
+        restart 0
+        heal
+        run 500
+        equal
+     )"},
     {"a_member_in_memory_is_replaced", Bug::kNone, R"(
         set memory on
         elect 0

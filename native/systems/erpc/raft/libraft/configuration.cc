@@ -36,6 +36,14 @@ LibraftMember::Configuration LibraftMember::configuration_at(std::uint64_t index
   return {snapshot->servers_index, snapshot->servers};
 }
 
+/// This member in the configuration of the library, or null.
+struct raft_server* LibraftMember::own_server() {
+  struct raft_configuration& group = raft_.configuration;
+  for (unsigned i = 0; i < group.n; ++i)
+    if (group.servers[i].id == raft_.id) return &group.servers[i];
+  return nullptr;
+}
+
 // Before an append that cuts off a configuration: the library has nothing to roll back.
 void LibraftMember::forget_uncommitted(const AppendEntries& m) {
   if (raft_.configuration_uncommitted_index == 0 || m.term < raft_.current_term) return;

@@ -136,6 +136,7 @@ class LibraftMember final : public Member {
   void fill_servers(struct raft_configuration& configuration, const Servers& servers) const;
   Bytes encode_message(const struct raft_message& m);
   void pass_on(NodeId from, Message& message);
+  void vote(struct raft_message& request);
 
   // admission.cc: what the library sees
   std::uint64_t term_of(std::uint64_t index) const;
@@ -159,6 +160,7 @@ class LibraftMember final : public Member {
   Configuration configuration_at(std::uint64_t index) const;
   void forget_uncommitted(const AppendEntries& m);
   void read_configuration();
+  struct raft_server* own_server();
   void settle();
   bool may_change() const;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace pyrdma::erpc::raft {
 
@@ -90,6 +91,20 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
 }
 
 // Fills a message of the library. The library frees entries, servers and data.
+// A member may have become a voter by an entry that it has not got, and a majority may need its
+// vote. Who asks knows whose votes count (thesis, 4.2.2), so it votes in each role. Libraft 0.15
+// refuses a vote by the role, and only its voters forget a leader that is silent. No vote changes a
+// configuration.
+void LibraftMember::vote(struct raft_message& request) {
+  struct raft_server* const own = own_server();
+  if (own == nullptr || own->role == RAFT_VOTER) return recv_(&io_, &request);
+  const bool is_silent = io_.time(&io_) - raft_.election_timer_start >= raft_.election_timeout;
+  if (is_silent && lib_.state(&raft_) == RAFT_FOLLOWER) raft_.follower_state.current_leader.id = 0;
+  const int role = std::exchange(own->role, RAFT_VOTER);
+  recv_(&io_, &request);
+  own->role = role;
+}
+
 void LibraftMember::pass_on(NodeId from, Message& message) {
   const std::string address = address_of(std::uint64_t{from} + 1);
   struct raft_message m {};
@@ -152,7 +167,10 @@ void LibraftMember::pass_on(NodeId from, Message& message) {
     m.timeout_now.last_log_index = now->last_index;
     m.timeout_now.last_log_term = now->last_term;
   }
-  recv_(&io_, &m);
+  if (std::holds_alternative<RequestVote>(message) && options_.bugs.votes_in_any_role())
+    vote(m);
+  else
+    recv_(&io_, &m);
 }
 
 }  // namespace pyrdma::erpc::raft
