@@ -56,9 +56,11 @@ void Coordinator::run_thread(void (Coordinator::*body)()) {
   }
 }
 
-ClusterView Coordinator::view() {
+ClusterView Coordinator::view() { return *shown(); }
+
+std::shared_ptr<const ClusterView> Coordinator::shown() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return *view_;
+  return view_;
 }
 
 void Coordinator::publish() {
@@ -72,9 +74,9 @@ std::vector<RecoveryReport> Coordinator::recoveries() {
 }
 
 std::vector<ServerId> Coordinator::up() {
-  const std::lock_guard<Mutex> lock(mutex_);
+  const auto view = shown();
   std::vector<ServerId> ids;
-  for (const ListedServer& server : view_->servers)
+  for (const ListedServer& server : view->servers)
     if (server.state == ServerState::kUp) ids.push_back(server.id);
   return ids;
 }
@@ -137,7 +139,7 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
         number = state_.new_client();
       }
       out.put(number);
-      return view().put(out);
+      return shown()->put(out);
     }
     default:
       return;

@@ -69,6 +69,8 @@ class Coordinator {
   void serve(const Incoming& request, Bytes& answer);
   bool renew(ServerId server);
   void enlist(ServerId server, Bytes& answer);
+  /// The view that publish() has shown last.
+  std::shared_ptr<const ClusterView> shown();
   /// Shows the view of the state to those who do not wait for the disk. The caller holds both
   /// locks.
   void publish();

@@ -57,11 +57,9 @@ void Coordinator::recoveries_loop() {
   while (!is_stopping_.load(std::memory_order_acquire)) {
     const std::uint64_t seen = changes_.load();
     std::vector<ServerId> dead;
-    {
-      const std::lock_guard<Mutex> lock(mutex_);
-      for (const ListedServer& server : view_->servers)
-        if (server.state == ServerState::kDead) dead.push_back(server.id);
-    }
+    const auto view = shown();
+    for (const ListedServer& server : view->servers)
+      if (server.state == ServerState::kDead) dead.push_back(server.id);
     bool has_failed = false;
     for (const ServerId server : dead) {
       if (is_stopping_.load()) return;
@@ -184,11 +182,9 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
     bytes += valid;
   }
   std::vector<Tablet> tablets;
-  {
-    const std::lock_guard<Mutex> lock(mutex_);
-    for (const Tablet& tablet : view_->tablets)
-      if (tablet.owner == dead) tablets.push_back(tablet);
-  }
+  const auto view = shown();
+  for (const Tablet& tablet : view->tablets)
+    if (tablet.owner == dead) tablets.push_back(tablet);
   const auto shares =
       partitions(tablets, {bytes, records, options_.partition_bytes, options_.partition_records});
   std::map<ServerId, Bytes> requests;
