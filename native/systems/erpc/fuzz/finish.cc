@@ -1,7 +1,6 @@
 // The end of a run, after all faults: every request has ended, credits are back, no session is left
 // over, and every node can call every other. Safety alone would hide a loss.
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "systems/erpc/fuzz/node.h"
@@ -53,8 +52,8 @@ void Node::settle() {
   std::uint64_t ended = ended_;
   Time deadline = env_.now() + world_.options.recovery_limit;
   while (!is_settled()) {
-    if (std::exchange(ended, ended_) != ended_)
-      deadline = env_.now() + world_.options.recovery_limit;
+    if (ended != ended_) deadline = env_.now() + world_.options.recovery_limit;
+    ended = ended_;
     if (env_.now() >= deadline) {
       return world_.violation(
           "liveness", "node " + std::to_string(node_) + ": " + endpoint_->describe_pending());
