@@ -166,6 +166,7 @@ class Driver:
     def __init__(self) -> None:
         ours, theirs = (end.detach() for end in socket.socketpair())
         self.channel = Channel(ours, ours)
+        self.messages: list[Mapping[str, Any]] = []
         self.daemon = daemon.Daemon(Channel(theirs, theirs))
         self.long = self.daemon._calls = LongCall()
         self.thread = threading.Thread(target=self.daemon.serve)
@@ -179,12 +180,12 @@ class Driver:
         """Return the answer of a call; messages before it are dropped."""
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
-            if not select([self.channel.descriptor], [], [], 0.1)[0]:
-                continue
-            for _, content in self.channel.receive():
-                message: Mapping[str, Any] = json.loads(content)
+            while self.messages:
+                message = self.messages.pop(0)
                 if message.get("id") == number:
                     return message
+            if select([self.channel.descriptor], [], [], 0.1)[0]:
+                self.messages += [json.loads(content) for _, content in self.channel.receive()]
         raise AssertionError(f"no answer to call {number}")
 
     def close(self) -> None:
