@@ -126,13 +126,15 @@ void live(World& world, Env& env) {
 
 /// Watches whether the run can go on. Not part of the service.
 void watch(World& world, Env& env) {
-  Time since = 0;
+  Time since = 0;  // the faults ended, or an operation began: a slow node has all its time for each
+  std::uint64_t begun = 0;
   while (!world.is_over) {
     env.sleep_until(env.now() + 50 * kMicrosecond);
     if (world.all_done() && world.cluster->faults_are_on()) world.cluster->heal();
     if (world.outcome.begun == 0 || world.cluster->faults_are_on()) continue;
     const Time now = world.cluster->now();
-    if (since == 0) since = now;
+    if (since == 0 || begun != world.begun()) since = now;
+    begun = world.begun();
     const bool has_all = std::ranges::all_of(world.streams, [&](const auto& entry) {
       const Stream& stream = entry.second;
       return world.nodes[stream.to].life != stream.to_life || stream.received >= stream.succeeded;
