@@ -229,14 +229,14 @@ class SlurmJobs(Executor):
         """Put these calls into groups, one for each job that is to be submitted."""
         if not calls:
             return
+        numbered = [(next(self._numbers), call) for call in calls]
+        self._waiting.update(numbered)  # first: an error of what follows ends them, too
         if self._most is None:
             self._most = _cores()
         if not self._groups:
             self._worked = time.monotonic()
         busy = sum(any(n in self._waiting for n in numbers) for numbers in self._jobs.values())
         groups = max(1, min(len(calls), self._most - busy - len(self._groups)))
-        numbered = [(next(self._numbers), call) for call in calls]
-        self._waiting.update(numbered)
         self._groups += [[n for n, _ in numbered[first::groups]] for first in range(groups)]
 
     def _can_submit(self) -> bool:
@@ -307,13 +307,13 @@ class SlurmJobs(Executor):
             if kind == "begun":
                 self._begun.add(number)
                 continue
-            call = self._waiting.pop(number, None)
             try:
                 content = read_regular(entry, MOST_BYTES)
             except ValueError as error:
                 kind, content = "error", json.dumps(["", f"a job's point: {error}"]).encode()
             entry.unlink()
             (place / f"{number}.begun").unlink(missing_ok=True)
+            call = self._waiting.pop(number, None)  # last: an error above ends it, too
             if call is None or not call.future.set_running_or_notify_cancel():
                 continue
             if kind == "point":

@@ -1,9 +1,9 @@
 """Stands in for Slurm's programs where there is no Slurm: a job is a process of this machine.
 
 The folder in PRETENDED_SLURM holds a file for each job, which names its process group. Other files
-there make programs fail. With ``silent`` squeue fails, as it does when the controller is gone. With
-``limit`` sbatch takes no job while as many run as the file says. With ``held`` it does not return.
-With ``unsaid`` it fails once although it has taken the job, as when the answer is lost.
+there make programs fail. With ``silent`` squeue and sinfo fail, as they do when the controller is
+gone. With ``limit`` sbatch takes no job while as many run as the file says. With ``held`` it does
+not return. With ``unsaid`` it fails once although it has taken the job, as when the answer is lost.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ def main() -> None:
     name, *words = sys.argv[1:]
     jobs = Path(os.environ[PLACE])
     named = next((w.partition("=")[2] for w in words if w.startswith("--name=")), "")
+    if name in ("sinfo", "squeue") and (jobs / "silent").exists():
+        sys.exit("slurm_load error: Unable to contact slurm controller")
     if name == "sbatch":
         number = _submit(jobs, Path(words[-1]))
         if (jobs / "unsaid").exists():
@@ -51,8 +53,6 @@ def main() -> None:
     elif name == "sinfo":
         print("0/2/0/2")
     elif name == "squeue":
-        if (jobs / "silent").exists():
-            sys.exit("slurm_load_jobs error: Unable to contact slurm controller")
         print(*(job for job, _ in _running(jobs, named)), sep="\n")
     elif name == "scancel":
         for job, process in _running(jobs, named):

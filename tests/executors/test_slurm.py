@@ -6,6 +6,7 @@ stands in for Slurm (`pretended_slurm`); the tests then show what pyrdma does, n
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -179,6 +180,30 @@ def test_a_controller_that_is_silent_for_long_ends_the_run(
     ):
         execute(FAKE, Options(out=tmp_path, **FEW), jobs)
     until(lambda: queue() == [])
+
+
+@only_pretended
+def test_a_controller_that_does_not_tell_its_cores_ends_the_run(
+    tmp_path: Path, slurm: Mapping[str, str]
+) -> None:
+    with trouble(slurm, "silent"), SlurmJobs(None, tmp_path) as jobs:
+        call = jobs.submit(bytes, 3)
+        with raises(Error, "sinfo", "Unable to contact"):
+            call.result(20)
+
+
+@only_pretended
+def test_a_point_that_cannot_be_read_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(slurm_jobs, "read_regular", fail)
+    with SlurmJobs(1, tmp_path) as jobs:
+        call = jobs.submit(bytes, 3)
+        with raises(Error, "Input/output error"):
+            call.result(20)
 
 
 @only_pretended
