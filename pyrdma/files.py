@@ -194,7 +194,7 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[IO[bytes]]:
     except BaseException as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, Error):  # a Timeout is both
             raise disk_error(path, error) from error
         raise
 

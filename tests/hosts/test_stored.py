@@ -11,7 +11,7 @@ import pytest
 
 import pyrdma as rd
 from pyrdma import files
-from pyrdma.errors import Error, InvalidArgument
+from pyrdma.errors import Error, InvalidArgument, Timeout
 from pyrdma.hosts import stored
 from pyrdma.hosts.host import Host
 from pyrdma.hosts.inventory import HostEntry
@@ -42,8 +42,10 @@ class Answers(Host):
 
     def call(self, name: str, **arguments: Any) -> Any:
         self.asked.append(name)
-        if name in self.replaced:
-            return self.replaced[name]
+        if isinstance(found := self.replaced.get(name), Exception):
+            raise found
+        if found is not None:
+            return found
         if name == "list_results":
             return stored.listed(**arguments)
         return stored.piece(arguments["file"], arguments["offset"])
@@ -171,6 +173,14 @@ def test_content_without_its_digest_is_refused(folder: Path, tmp_path: Path, pie
     with raises(Error, POINT, "node-0"):
         fetching._copy(host, tmp_path / "here")
     assert not (tmp_path / "here" / POINT).exists()
+
+
+def test_a_host_that_falls_silent_is_named(folder: Path, tmp_path: Path) -> None:
+    write(folder, POINT, b"point")
+    host = Answers(read_result=Timeout("host node-0 has not answered"))
+    with raises(Timeout, "node-0"):
+        fetching._copy(host, tmp_path / "here")
+    assert not [path for path in (tmp_path / "here").rglob("*") if path.is_file()]
 
 
 def test_a_host_without_results_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
