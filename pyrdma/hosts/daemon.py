@@ -107,10 +107,10 @@ class Daemon:
                 if self._slots and time.monotonic() >= next_look:
                     next_look = time.monotonic() + _LOOK_S
                     self._look()
+        except Error as error:  # a Timeout is an OSError, too
+            print(f"pyrdma daemon: {error}", file=sys.stderr, flush=True)
         except (EOFError, OSError):
             pass
-        except Error as error:
-            print(f"pyrdma daemon: {error}", file=sys.stderr, flush=True)
         finally:
             self._work.put(None)
             self.end_nodes()
@@ -133,9 +133,9 @@ class Daemon:
         while (work := self._work.get()) is not None:
             try:
                 work()
-            except OSError:  # the driver is gone, as the loop will see
-                continue
             except Exception as error:
+                if isinstance(error, OSError) and not isinstance(error, Error):
+                    continue  # the driver is gone, as the loop will see; a Timeout is both
                 print(f"pyrdma daemon: {error}", file=sys.stderr, flush=True)
 
     def _tell(self, kind: str, **fields: Any) -> None:

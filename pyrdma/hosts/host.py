@@ -290,10 +290,10 @@ class Host:
             return
         try:
             self.channel.send(slot, content, SEND_S)
+        except Timeout:  # an OSError, too
+            self.lose(f"it has not read its messages for {SEND_S:.0f} s")
         except OSError as error:
             self.lose(f"the connection ended: {error}")
-        except Timeout:
-            self.lose(f"it has not read its messages for {SEND_S:.0f} s")
 
     def _post(self, content: bytes) -> None:
         if self.channel is None or self.lost:

@@ -230,15 +230,35 @@ def test_a_node_that_is_ended_before_its_turn_does_not_start(driver: Driver) -> 
     assert driver.daemon._slots == driver.daemon._dropped == {}
 
 
+@pytest.mark.parametrize(
+    ("do", "arguments"), [("list_results", {"after": ""}), ("signal", {"slot": 1, "signal": 1})]
+)
 def test_a_daemon_ends_after_a_message_that_its_driver_does_not_read(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: Driver,
+    do: str,
+    arguments: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(daemon, "_SEND_S", 0.2)
     driver.long.files = [["x" * 4000, 0, ""] for _ in range(250)]  # more than the socket holds
     driver.long.may_end.set()
-    driver.ask(1, "list_results", after="")
+    monkeypatch.setattr(driver.daemon, "_signal", lambda **_: driver.long.files)
+    driver.ask(1, do, **arguments)
     driver.thread.join(5)
     assert not driver.thread.is_alive(), "what it sends now follows half of a frame"
+    assert unnamed(capsys.readouterr().err, "pyrdma daemon", "does not read") == []
+
+
+def test_a_host_that_does_not_read_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "SEND_S", 0.0)
+    ours, theirs = socket.socketpair()
+    host = hosts.Host(HostEntry("full"))
+    host.channel = Channel(ours.fileno(), ours.detach())
+    host.send(1, bytes(channel.MOST_BYTES))
+    assert unnamed(host.lost, "not read", "0 s") == []
+    host.end()
+    theirs.close()
 
 
 def test_an_answer_that_is_too_long_fails_alone(driver: Driver) -> None:
