@@ -26,6 +26,8 @@ def listening(token_file: Path, *options: str) -> Iterator[tuple[subprocess.Pope
             with socket.socket() as probe:
                 return probe.connect_ex((address, int(port))) == 0
 
-        assert soon(answers)
-        yield process, endpoint
-        process.terminate()
+        try:
+            assert soon(answers)
+            yield process, endpoint
+        finally:
+            process.terminate()
