@@ -362,7 +362,7 @@ class SlurmJobs(Executor):
         is_cancelled = False
         while True:
             try:
-                if not is_cancelled and (self._jobs or self._waiting):
+                if not is_cancelled:  # Slurm may have a job although its sbatch failed
                     _output(["scancel", f"--name={self._name}", f"--user={os.getuid()}"])
                 is_cancelled = True
                 if not self._listed():
