@@ -163,7 +163,9 @@ class Channel:
             try:
                 # What is ready takes a posted frame at once: a pipe has room for PIPE_BUF bytes,
                 # a socket for a third of its buffer.
-                if not self._posted or not self._is_ready(0):
+                if not self._posted:
+                    continue  # another thread may post before this one releases the lock
+                if not self._is_ready(0):
                     return
                 self._put(self._frame(*self._posted.popleft()), time.monotonic())
             finally:

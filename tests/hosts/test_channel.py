@@ -191,6 +191,35 @@ def test_what_is_posted_to_an_end_that_does_not_read_goes_out_later() -> None:
     channel.close()
 
 
+def test_what_is_posted_while_another_thread_leaves_the_lock_goes_out() -> None:
+    read, write = os.pipe()
+    channel = Channel(read, write)
+    lock = channel._lock
+
+    class Contended:
+        """The lock, which another thread has just held, and wants before it is released."""
+
+        def acquire(self, blocking: bool) -> bool:
+            is_taken = lock.acquire(blocking)
+            if is_taken and channel._posted[-1] == (0, b"one"):
+                channel._posted.clear()  # the other thread has sent it
+            return is_taken
+
+        def release(self) -> None:
+            if not posted:
+                posted.append(True)
+                channel.post(0, b"two")
+            lock.release()
+
+    posted: list[bool] = []
+    channel._lock = Contended()  # type: ignore[assignment]
+    channel.post(0, b"one")
+    assert select([read], [], [], 0)[0]
+    assert channel.receive() == [(0, b"two")]
+    channel._lock = lock
+    channel.close()
+
+
 def test_a_second_close_leaves_the_files_of_others_alone() -> None:
     channel = Channel(*os.pipe())
     channel.close()
