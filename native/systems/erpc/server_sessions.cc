@@ -2,8 +2,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "fabric/sender.h"
 #include "systems/erpc/endpoint.h"
-#include "systems/erpc/sender.h"
 
 namespace pyrdma::erpc {
 
@@ -46,7 +46,7 @@ bool Endpoint::is_newest(const ManagementMessage& message) {
     return false;  // without a rendezvous nobody is newer
   }
   return known.incarnations == message.client_incarnation + 1 &&
-         is_same_pair(message.sender, known.address);
+         fabric::is_same_pair(message.sender, known.address);
 }
 
 // A name has one endpoint at a time, so one of two incarnations has ended: its sessions are over at

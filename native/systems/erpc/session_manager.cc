@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "fabric/sender.h"
 #include "runtime/exchange.h"
 #include "systems/erpc/endpoint.h"
-#include "systems/erpc/sender.h"
 
 namespace pyrdma::erpc {
 
@@ -133,18 +133,14 @@ std::unique_ptr<fabric::AddressHandle> Endpoint::handle_of_peer(const fabric::Qp
   }
 }
 
-// The network says who has sent a packet. The node, or over RoCE the address, of the sender is as
-// true as the fabric: over shared memory the sender's process writes it. An InfiniBand datagram
-// within a subnet (an address with a LID) has the number of the queue pair alone.
 bool Endpoint::is_from(const Packet& packet, const fabric::QpAddress& address) const {
-  if (bugs_.has(Bug::kSenderNotChecked)) return true;
-  if (packet.source_qpn() != address.qp_num) return false;
-  if (packet.source_node() != fabric::kNoNode) return packet.source_node() == address.node;
-  return address.lid != 0 || names_sender(transport_.routing_header(packet), address.gid);
+  return bugs_.has(Bug::kSenderNotChecked) ||
+         fabric::is_from(packet.source_qpn(), packet.source_node(),
+                         transport_.routing_header(packet), address);
 }
 
 bool Endpoint::is_peer(const fabric::QpAddress& sender, const fabric::QpAddress& peer) const {
-  return is_same_pair(sender, peer) || bugs_.has(Bug::kSenderNotChecked);
+  return fabric::is_same_pair(sender, peer) || bugs_.has(Bug::kSenderNotChecked);
 }
 
 // There is no such session here, so the sender may forget its own half at once: a server that has

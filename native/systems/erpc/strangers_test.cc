@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "fabric/sender.h"
 #include "systems/erpc/baselines/fasst_rpc.h"
 #include "systems/erpc/bugs.h"
 #include "systems/erpc/meeting.h"
 #include "systems/erpc/raw_peer_test.h"
-#include "systems/erpc/sender.h"
 #include "systems/erpc/worlds_test.h"
 
 namespace pyrdma::erpc {
@@ -281,16 +281,16 @@ TEST(ErpcStrangers, TheRoutingHeaderNamesTheSender) {
   const auto put = [&](std::size_t at, const std::uint8_t* bytes, std::size_t count) {
     std::memcpy(header + at, bytes, count);
   };
-  EXPECT_FALSE(names_sender(header, v6));
-  EXPECT_FALSE(names_sender(header, v4));
+  EXPECT_FALSE(fabric::names_sender(header, v6));
+  EXPECT_FALSE(fabric::names_sender(header, v4));
   header[0] = std::byte{0x60};
   for (const std::uint8_t* gid : {v6, v4}) {
     put(8, gid, 16);
     std::memcpy(other, gid, sizeof other);
-    EXPECT_TRUE(names_sender(header, other));
+    EXPECT_TRUE(fabric::names_sender(header, other));
     for (std::uint32_t i = 0; i < 16; ++i) {
       other[i] ^= 1U;
-      EXPECT_FALSE(names_sender(header, other)) << i;
+      EXPECT_FALSE(fabric::names_sender(header, other)) << i;
       other[i] ^= 1U;
     }
   }
@@ -298,12 +298,12 @@ TEST(ErpcStrangers, TheRoutingHeaderNamesTheSender) {
   header[20] = std::byte{0x45};
   put(32, v4 + 12, 4);
   put(36, v6 + 12, 4);  // the receiver's address
-  EXPECT_TRUE(names_sender(header, v4));
-  EXPECT_FALSE(names_sender(header, v6));
+  EXPECT_TRUE(fabric::names_sender(header, v4));
+  EXPECT_FALSE(fabric::names_sender(header, v6));
   std::memcpy(other, v4, sizeof other);
   for (std::uint32_t i = 0; i < 16; ++i) {
     other[i] ^= 1U;
-    EXPECT_FALSE(names_sender(header, other)) << i;
+    EXPECT_FALSE(fabric::names_sender(header, other)) << i;
     other[i] ^= 1U;
   }
 }

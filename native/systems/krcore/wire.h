@@ -149,13 +149,6 @@ inline std::uint64_t sum_of(const ControlMessage& message) {
   return checksum(std::as_bytes(std::span(&message, 1)).first(offsetof(ControlMessage, sum)));
 }
 
-/// Tells whether the NIC names the queue pair at `address` as the sender of a datagram. Over verbs
-/// it names the number of the queue pair alone.
-inline bool is_from(const fabric::Completion& datagram, const fabric::QpAddress& address) {
-  return datagram.source_qpn == address.qp_num &&
-         (datagram.source_node == fabric::kNoNode || datagram.source_node == address.node);
-}
-
 inline std::optional<ControlMessage> parse_control(const std::byte* at, std::size_t bytes) {
   ControlMessage message;
   if (bytes != sizeof message) return std::nullopt;

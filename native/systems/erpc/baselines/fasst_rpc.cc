@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "env/scope.h"
+#include "fabric/sender.h"
 #include "systems/erpc/scopes.h"
 
 namespace pyrdma::erpc {
@@ -93,7 +94,7 @@ void FasstRpc::connect(Time deadline) {
       handles_.push_back(device_.create_address_handle(*pd_, address));
       at->second = handles_.back().get();
     }
-    targets_.push_back({at->second, address.qp_num, address.qkey, own_number_at(node)});
+    targets_.push_back({at->second, address, own_number_at(node)});
   }
 }
 
@@ -119,8 +120,8 @@ void FasstRpc::queue(std::uint32_t peer, std::uint32_t slot, Kind kind, std::siz
   request.flags = queued_ % (send_entries_ / 4) == 0 ? fabric::kSignaled : 0;
   if (length <= max_inline_) request.flags |= fabric::kInline;
   request.address_handle = target.handle;
-  request.remote_qpn = target.qp_num;
-  request.remote_qkey = target.qkey;
+  request.remote_qpn = target.address.qp_num;
+  request.remote_qkey = target.address.qkey;
 }
 
 bool FasstRpc::send_request(std::uint32_t peer, std::uint32_t slot,
@@ -200,9 +201,7 @@ void FasstRpc::handle(const fabric::Completion& completion, Done done) {
   const bool is_whole =
       completion.byte_count == fabric::kGrhBytes + sizeof header + std::uint64_t{header.bytes};
   if (!is_whole || header.bytes > options_.max_bytes || header.sender >= targets_.size() ||
-      completion.source_qpn != targets_[header.sender].qp_num ||
-      (completion.source_node != fabric::kNoNode &&
-       completion.source_node != node_of(header.sender))) {
+      !fabric::is_from(completion, data - fabric::kGrhBytes, targets_[header.sender].address)) {
     ++dropped_;
     return;
   }

@@ -35,7 +35,7 @@ class FasstRpc final : public BaselineRpc {
   static_assert(sizeof(Header) == 16);
   struct Target {
     const fabric::AddressHandle* handle = nullptr;
-    std::uint32_t qp_num = 0, qkey = 0;
+    fabric::QpAddress address;
     std::uint32_t own_number = 0;  // of this endpoint there
   };
 

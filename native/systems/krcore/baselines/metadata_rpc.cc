@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "env/scope.h"
+#include "fabric/sender.h"
 #include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore {
@@ -133,10 +134,11 @@ std::size_t MetadataServer::round() {
   for (const fabric::Completion& wc : std::span(arrived).first(count)) {
     to_receive_.push_back({wc.wr_id, &receive_pieces_[wc.wr_id], 1});
     if (wc.status != fabric::Status::kSuccess || wc.byte_count < fabric::kGrhBytes) continue;
-    const auto request = parse_metadata<MetadataRequest>(
-        memory_->data() + wc.wr_id * kMetadataSlot + fabric::kGrhBytes,
-        wc.byte_count - fabric::kGrhBytes);
-    if (request && request->from.node < handles_.size() && is_from(wc, request->from))
+    const std::byte* datagram = memory_->data() + wc.wr_id * kMetadataSlot;
+    const auto request = parse_metadata<MetadataRequest>(datagram + fabric::kGrhBytes,
+                                                         wc.byte_count - fabric::kGrhBytes);
+    if (request && request->from.node < handles_.size() &&
+        fabric::is_from(wc, datagram, request->from))
       attempt(env_, [&] { answer(*request); });
   }
   post_answers();
@@ -248,8 +250,10 @@ std::optional<MetadataResponse> MetadataClient::take() {
   while (receives_->poll({&wc, 1}) == 1) {
     std::optional<MetadataResponse> response;
     const std::size_t at = wc.wr_id * kMetadataSlot;
-    if (wc.status == fabric::Status::kSuccess && wc.byte_count >= fabric::kGrhBytes) {
-      response = parse_metadata<MetadataResponse>(memory_->data() + at + fabric::kGrhBytes,
+    const std::byte* datagram = memory_->data() + at;
+    if (wc.status == fabric::Status::kSuccess && wc.byte_count >= fabric::kGrhBytes &&
+        fabric::is_from(wc, datagram, server_)) {
+      response = parse_metadata<MetadataResponse>(datagram + fabric::kGrhBytes,
                                                   wc.byte_count - fabric::kGrhBytes);
     }
     if (qp_->state() != fabric::QpState::kError) {
@@ -260,7 +264,7 @@ std::optional<MetadataResponse> MetadataClient::take() {
       begin();
     }
     // The answer of a request that has been repeated may come twice.
-    if (response && response->ticket == ticket_ && is_from(wc, server_)) return response;
+    if (response && response->ticket == ticket_) return response;
   }
   return std::nullopt;
 }

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "fabric/sender.h"
+
 namespace pyrdma::krcore {
 
 ControlPort::ControlPort(Env& env, fabric::ProtectionDomain& domain, Bugs bugs)
@@ -60,17 +62,19 @@ std::optional<ControlMessage> ControlPort::take() {
       continue;
     }
     const auto slot = static_cast<std::uint32_t>(completion.wr_id);
+    const std::byte* datagram = memory_->data() + std::size_t{slot} * kSlot;
     std::optional<ControlMessage> message;
     if (completion.status == fabric::Status::kSuccess &&
         completion.byte_count >= fabric::kGrhBytes) {
-      message = parse_control(memory_->data() + std::size_t{slot} * kSlot + fabric::kGrhBytes,
-                              completion.byte_count - fabric::kGrhBytes);
+      message =
+          parse_control(datagram + fabric::kGrhBytes, completion.byte_count - fabric::kGrhBytes);
     }
+    const bool is_believed = message && ((message->port.node == message->from &&
+                                          fabric::is_from(completion, datagram, message->port)) ||
+                                         bugs_.has(Bug::kStrangersBelieved));
     receive(slot);
+    if (is_believed) return message;
     if (!message) continue;
-    if ((message->port.node == message->from && is_from(completion, message->port)) ||
-        bugs_.has(Bug::kStrangersBelieved))
-      return message;
     env_.reached("krcore/stranger");
   }
   return std::nullopt;

@@ -1,23 +1,14 @@
 #include "systems/krcore/control/peers.h"
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "fabric/sender.h"
 #include "runtime/exchange.h"
 
 namespace pyrdma::krcore {
-
-namespace {
-
-bool is_same_port(const fabric::QpAddress& a, const fabric::QpAddress& b) {
-  return a.node == b.node && a.qp_num == b.qp_num && a.qkey == b.qkey && a.lid == b.lid &&
-         std::ranges::equal(a.gid, b.gid);
-}
-
-}  // namespace
 
 Peers::Peers(Env& env, fabric::ProtectionDomain& domain, const Options& options)
     : env_(env),
@@ -89,7 +80,7 @@ bool Peers::is_genuine(const ControlMessage& message) {
     return false;
   const Peer peer = is_new ? of(message.from) : known;
   return peer.life == message.incarnation &&
-         (is_same_port(peer.port, message.port) || bugs_.has(Bug::kStrangersBelieved));
+         (fabric::is_same_pair(peer.port, message.port) || bugs_.has(Bug::kStrangersBelieved));
 }
 
 Peers::Peer Peers::of(NodeId node) {

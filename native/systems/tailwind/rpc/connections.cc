@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fabric/sender.h"
 #include "systems/tailwind/rpc/transport.h"
 
 namespace pyrdma::tailwind {
@@ -104,21 +105,22 @@ void Transport::knock(Knock& knock, Time now) {
   if (knock.place.handle != nullptr) port_->send(knock.place, knock.hello);
 }
 
-// A node speaks for itself alone. Its NIC names the queue pair that has sent the datagram and,
-// where the fabric knows it, the node; over verbs the node is the one that the sender names.
-bool Transport::is_from_its_sender(const Hello& hello, const fabric::Completion& completion) const {
+// A node speaks for itself alone. Over verbs its number is the one that it names, at the port that
+// the network names.
+bool Transport::is_from_its_sender(const ReceivedHello& received) const {
   if (!bugs_.checks_senders()) return true;
+  const Hello& hello = received.hello;
   const NodeId node = ServerId::of(hello.from).node;
   const bool has_address = hello.kind == Hello::Kind::kKnock || hello.kind == Hello::Kind::kAccept;
-  return completion.source_qpn == hello.port.qp_num && hello.port.node == node &&
-         (completion.source_node == fabric::kNoNode || completion.source_node == node) &&
+  return received.is_from_port && hello.port.node == node &&
          (!has_address || hello.address.node == node);
 }
 
-void Transport::take_hello(const Hello& hello, const fabric::Completion& completion) {
+void Transport::take_hello(const ReceivedHello& received) {
+  const Hello& hello = received.hello;
   const ServerId from = ServerId::of(hello.from);
   const bool may_have_log = from.is_server() && from.node < options_.servers;
-  if (hello.to != self_.number() || !is_from_its_sender(hello, completion) ||
+  if (hello.to != self_.number() || !is_from_its_sender(received) ||
       (hello.is_log != 0 && hello.kind == Hello::Kind::kKnock && !may_have_log)) {
     ++counters_.malformed;
     return;
@@ -209,9 +211,7 @@ void Transport::take_answer(const Hello& hello) {
   const auto at = std::ranges::find_if(
       knocks_, [&](const Knock& knock) { return knock.hello.nonce == hello.nonce; });
   if (at == knocks_.end() || at->hello.to != hello.from) return;
-  if (const fabric::QpAddress& place = at->place.address;
-      bugs_.checks_senders() &&
-      (place.node != hello.port.node || place.qp_num != hello.port.qp_num)) {
+  if (bugs_.checks_senders() && !fabric::is_same_pair(at->place.address, hello.port)) {
     ++counters_.malformed;
     return;
   }

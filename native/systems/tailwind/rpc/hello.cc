@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "fabric/sender.h"
 
 namespace pyrdma::tailwind {
 
@@ -87,7 +88,7 @@ void HelloPort::receive(std::uint64_t slot) {
 
 // A queue pair that fails begins anew, at the same address, when all its receives have ended. After
 // a send that failed they would go on.
-std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
+std::optional<ReceivedHello> HelloPort::take(const fabric::Completion& completion) {
   const std::uint64_t slot = completion.wr_id - kFirstId;
   if (qp_->state() == fabric::QpState::kSendQueueError) qp_->modify(fabric::QpState::kError);
   if (slot >= kReceives) {
@@ -103,18 +104,18 @@ std::optional<Hello> HelloPort::take(const fabric::Completion& completion) {
     for (std::uint32_t each = 0; each < kReceives; ++each) receive(each);
     return std::nullopt;
   }
-  std::optional<Hello> hello;
-  const std::byte* at = memory_->data() + slot * kSlot + fabric::kGrhBytes;
+  std::optional<ReceivedHello> received;
+  const std::byte* datagram = memory_->data() + slot * kSlot;
   if (completion.status == fabric::Status::kSuccess &&
       completion.byte_count == sizeof(Hello) + fabric::kGrhBytes) {
-    hello.emplace();
-    std::memcpy(&*hello, at, sizeof(Hello));
-    if (hello->magic != Hello::kMagic || hello->sum != sum_of(*hello) ||
-        hello->kind > Hello::Kind::kTaken || hello->is_log > 1)
-      hello.reset();
+    Hello hello;
+    std::memcpy(&hello, datagram + fabric::kGrhBytes, sizeof hello);
+    if (hello.magic == Hello::kMagic && hello.sum == sum_of(hello) &&
+        hello.kind <= Hello::Kind::kTaken && hello.is_log <= 1)
+      received = {hello, fabric::is_from(completion, datagram, hello.port)};
   }
   receive(slot);
-  return hello;
+  return received;
 }
 
 }  // namespace pyrdma::tailwind

@@ -41,6 +41,12 @@ std::uint64_t sum_of(const Hello& hello);
 /// The name in the rendezvous of the place where a server of the run `name` takes datagrams.
 std::string place_of(const std::string& name, ServerId server);
 
+/// A datagram that has come.
+struct ReceivedHello {
+  Hello hello;
+  bool is_from_port = false;  // the network says that hello.port has sent it
+};
+
 /// Where a node takes datagrams.
 struct Doorbell {
   fabric::QpAddress address;
@@ -72,7 +78,7 @@ class HelloPort {
   void send(const Doorbell& to, Hello hello);
   /// Takes a completion whose wr_id is the port's. Returns nothing for one that is no datagram, or
   /// a damaged one.
-  std::optional<Hello> take(const fabric::Completion& completion);
+  std::optional<ReceivedHello> take(const fabric::Completion& completion);
 
  private:
   static constexpr std::uint32_t kSlot = 256;  // bytes

@@ -255,7 +255,7 @@ void Transport::take(const fabric::Completion& completion, Time now,
     return take_frame_of(sessions_.at(session->second), frame, slot, now, requests);
   }
   if (completion.wr_id >= HelloPort::kFirstId) {
-    if (const auto hello = port_->take(completion)) take_hello(*hello, completion);
+    if (const auto received = port_->take(completion)) take_hello(*received);
     return;
   }
   const auto at = sessions_.find(completion.wr_id >> kPositionBits);

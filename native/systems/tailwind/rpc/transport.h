@@ -214,8 +214,8 @@ class Transport {
             std::vector<std::unique_ptr<Incoming>>& requests);
   void take_frame_of(Session& session, ByteView frame, std::int32_t slot, Time now,
                      std::vector<std::unique_ptr<Incoming>>& requests);
-  bool is_from_its_sender(const Hello& hello, const fabric::Completion& completion) const;
-  void take_hello(const Hello& hello, const fabric::Completion& completion);
+  bool is_from_its_sender(const ReceivedHello& received) const;
+  void take_hello(const ReceivedHello& received);
   void take_knock(const Hello& hello);
   void answer_knock(const Hello& hello);
   bool replaces(const Hello& knock, std::uint64_t connection, std::uint64_t nonce) const;
