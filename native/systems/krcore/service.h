@@ -328,6 +328,7 @@ class Service {
   Made join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one);
   void accept_reliable(const ControlMessage& offer);
   void accept_offer(const ControlMessage& offer);
+  void refuse_given_up(NodeId node, const CorePool& own);
   bool has_confirmed(const ControlMessage& offer);
   void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);

@@ -19,6 +19,7 @@ constexpr Time kOfferAnswered = 500 * kMillisecond;
 // Who offers asks so long for the accept, and as long for the answer to its confirm. Later it has
 // given up.
 constexpr Time kOfferKept = 4 * kOfferAnswered;
+constexpr std::size_t kMostUnconfirmed = 2;  // offers of a node to a pool
 constexpr Time kMade = 5 * kSecond;
 
 /// Tells whether a queue pair of the pool is the one that a message of its peer names.
@@ -254,6 +255,7 @@ void Service::accept_offer(const ControlMessage& offer) {
   if (const auto known = std::ranges::find_if(accepted_, is_same); known != accepted_.end())
     return answer(offer, known->answer);
   CorePool& own = pool(offer.core);
+  refuse_given_up(offer.from, own);
   AcceptedOffer accepted{offer.from, offer.incarnation, offer.ticket, env_.now(), {}, nullptr};
   accepted.answer.kind = ControlKind::kRefuse;
   const auto make_end = [&] {
@@ -271,6 +273,19 @@ void Service::accept_offer(const ControlMessage& offer) {
   if (options_.rc_queue_pairs != 0 && make_room(own)) attempt(env_, make_end);
   answer(offer, accepted.answer);
   accepted_.push_back(std::move(accepted));
+}
+
+// Makes room for one more offer of the node. It has given up the oldest: its core makes few
+// connections to a node at a time. So no node fills a pool with what it does not confirm.
+void Service::refuse_given_up(NodeId node, const CorePool& own) {
+  std::size_t unconfirmed = 0;
+  for (auto each = accepted_.rbegin(); each != accepted_.rend(); ++each) {
+    if (each->node != node || each->qp == nullptr || each->answer.core != own.core ||
+        ++unconfirmed < kMostUnconfirmed)
+      continue;
+    each->answer.kind = ControlKind::kRefuse;
+    each->qp.reset();
+  }
 }
 
 // Says so again if the first answer was lost. A queue pair that this life does not have, or that is

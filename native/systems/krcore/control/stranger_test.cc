@@ -118,9 +118,11 @@ TEST(KrcoreStrangerSim, NobodySpeaksForAnotherNode) {
 }
 
 // What the port of a node sends may be anything, also addresses that do not exist.
-TEST(KrcoreStrangerSim, AnyDatagramsHarmNoOtherNode) {
+class AnyDatagrams : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(AnyDatagrams, HarmNoOtherNode) {
   const int broken = broken_by(Bug::kNone, [](Env& env, Stranger& stranger) {
-    Rng rng(1, kStranger, "datagrams");
+    Rng rng(GetParam(), kStranger, "datagrams");
     for (int i = 0; i < 2000; ++i) {
       ControlMessage message;
       message.kind = static_cast<ControlKind>(rng.below(12));
@@ -148,6 +150,8 @@ TEST(KrcoreStrangerSim, AnyDatagramsHarmNoOtherNode) {
   });
   EXPECT_EQ(broken, 0);
 }
+INSTANTIATE_TEST_SUITE_P(KrcoreStrangerSim, AnyDatagrams,
+                         testing::Range(std::uint64_t{1}, std::uint64_t{31}));
 
 // A message that ends requests or transfers counts if it is of the node at the other end.
 TEST(KrcoreStrangerSim, AMessageOfAnotherNodeEndsNothing) {
