@@ -132,10 +132,13 @@ class Channel:
             The other end does not read.
         """
         deadline = time.monotonic() + timeout_s
-        with self._lock:
-            for start in range(0, max(1, len(content)), MOST_BYTES):
-                piece = content[start : start + MOST_BYTES]
-                self._put(self._frame(slot, piece), deadline)
+        try:
+            with self._lock:
+                for start in range(0, max(1, len(content)), MOST_BYTES):
+                    piece = content[start : start + MOST_BYTES]
+                    self._put(self._frame(slot, piece), deadline)
+        finally:
+            self._close_if_told()
         self._flush()
 
     def post(self, slot: int, content: bytes) -> None:
@@ -170,6 +173,7 @@ class Channel:
                 self._put(self._frame(*self._posted.popleft()), time.monotonic())
             finally:
                 self._lock.release()
+                self._close_if_told()
 
     # The caller of these has the lock.
 
@@ -242,13 +246,25 @@ class Channel:
         return found
 
     def close(self) -> None:
-        """Close the descriptors, once no thread uses them. Idempotent."""
+        """Close the descriptors, once no thread sends. Idempotent.
+
+        It waits for no thread. The garbage collector may call it in one that sends, which would
+        wait for itself.
+        """
         self._closed = True  # a thread that waits to send gives up
-        with self._lock:
+        self._close_if_told()
+
+    def _close_if_told(self) -> None:
+        """Close the descriptors after `close`, unless a thread sends; it does so when it leaves."""
+        if not self._closed or not self._lock.acquire(blocking=False):
+            return
+        try:
             descriptors, self._open = self._open, set()
             for descriptor in descriptors:
                 with suppress(OSError):
                     os.close(descriptor)
+        finally:
+            self._lock.release()
 
 
 def connect(address: str, port: int, token: bytes, timeout_s: float) -> Channel:

@@ -220,6 +220,30 @@ def test_what_is_posted_while_another_thread_leaves_the_lock_goes_out() -> None:
     channel.close()
 
 
+@pytest.mark.parametrize("kind", ["send", "post"])
+def test_a_channel_may_be_closed_in_the_midst_of_a_send(kind: str) -> None:
+    """As by the garbage collector, in the thread that sends."""
+    channel = Channel(*os.pipe())
+
+    class Collecting:
+        def poll(self, _: float) -> bool:
+            channel.close()
+            assert channel._open, "this thread uses them"
+            return True
+
+    channel._poll = Collecting()  # type: ignore[assignment]
+
+    def send() -> None:
+        with contextlib.suppress(BrokenPipeError):
+            channel.send(1, b"", 1) if kind == "send" else channel.post(1, b"")
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert channel._open == set()
+
+
 def test_a_second_close_leaves_the_files_of_others_alone() -> None:
     channel = Channel(*os.pipe())
     channel.close()
