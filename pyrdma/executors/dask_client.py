@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import ipaddress
 import logging
@@ -158,7 +159,7 @@ class DaskScheduler(DaskExecutor):
             client = Client(
                 self.address, security=security, timeout=CONNECT_S, set_as_default=False
             )
-        except (OSError, TimeoutError) as error:
+        except (OSError, asyncio.TimeoutError) as error:  # not an OSError in Python 3.10
             raise Unavailable(
                 f"no Dask scheduler answers at {self.address} within {CONNECT_S:g} s ({error}); "
                 "start one there with `dask scheduler`, with the same certificates"
