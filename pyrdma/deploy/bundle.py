@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyrdma._native import native
 from pyrdma.errors import Error, InvalidArgument, Unavailable
-from pyrdma.files import disk_error, put_in_place, write_json
+from pyrdma.files import disk_error, make_folders, put_in_place, write_json
 from pyrdma.scratch import scratch_file, scratch_folder
 from pyrdma.sources import source_digest
 from pyrdma.trust import distrusted
@@ -254,7 +254,7 @@ def _pack(
         (content / "bundle.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         digest = hashlib.sha256("\n".join(_entries(content)).encode()).hexdigest()[:16]
         archive = out / f"{digest}.tar.gz"
-        out.mkdir(parents=True, exist_ok=True)
+        make_folders(out)
         with scratch_file(archive) as made:
             with made.open("wb") as stream:
                 _archive(content, stream)
