@@ -235,20 +235,27 @@ class Daemon:
         self.channel.send(CONTROL, content, _SEND_S)
 
     def _start(self, slot: int, node: int) -> int:
+        unwanted = Error(f"slot {slot} was ended before its node had started")
         with self._lock:
             if slot in self._slots:
                 raise Error(f"slot {slot} is taken")
+            if not self._is_wanted(slot):
+                raise unwanted
         made = _Slot(NodeProcess(node, programs=self._programs))
         with self._lock:
-            is_wanted = not self._is_over and slot not in self._dropped
+            is_wanted = self._is_wanted(slot)
             if is_wanted:
                 self._slots[slot] = made
                 self._register(made.node.descriptor, selectors.EVENT_READ, (slot, made))
         if not is_wanted:
             made.node.end()
-            raise Error(f"slot {slot} was ended before its node had started")
+            raise unwanted
         os.write(self._wake_write, b"x")
         return made.node.process.pid
+
+    def _is_wanted(self, slot: int) -> bool:
+        """Return whether the driver still has a use for a node; the caller has the lock."""
+        return not self._is_over and slot not in self._dropped
 
     def _slot(self, number: int) -> _Slot:
         with self._lock:

@@ -217,7 +217,11 @@ def test_a_signal_and_the_end_of_a_node_do_not_wait_for_a_long_call(driver: Driv
     assert children.state(second) == "", "the end is answered when the process is no more"
 
 
-def test_a_node_that_is_ended_before_its_turn_does_not_start(driver: Driver) -> None:
+def test_a_node_that_is_ended_before_its_turn_does_not_start(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(daemon, "NodeProcess", lambda node, **_: started.append(node))
     driver.ask(1, "list_results", after="")
     driver.ask(2, "start", slot=1, node=0)
     driver.ask(3, "end", slot=1)
@@ -228,6 +232,7 @@ def test_a_node_that_is_ended_before_its_turn_does_not_start(driver: Driver) -> 
     driver.ask(5, "signal", slot=1, signal=int(signal.SIGCONT))
     assert driver.answer(5)["kind"] == "failed"
     assert driver.daemon._slots == driver.daemon._dropped == {}
+    assert started == []
 
 
 @pytest.mark.parametrize(
