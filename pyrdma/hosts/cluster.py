@@ -12,7 +12,7 @@ from pyrdma._sent import sources_of
 from pyrdma._workload import Parameters
 from pyrdma.cluster_base import Columns
 from pyrdma.conditions import UNKNOWN_NS, Conditions
-from pyrdma.errors import Error, HostLost, InvalidArgument, Timeout
+from pyrdma.errors import Error, HostLost, InvalidArgument
 from pyrdma.processes import ProcessCluster
 from pyrdma.result import Result
 
@@ -171,7 +171,7 @@ class _Session:
         asked = host.ask("open_session", **place)
         try:
             found = host.wait(asked, "open_session")
-        except Timeout:
+        except BaseException:  # such as Ctrl-C
             asked.add_done_callback(self._close_late)
             raise
         number, name, token = found["session"], found["name"], found["token"]

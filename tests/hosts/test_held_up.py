@@ -127,14 +127,34 @@ def test_connections_that_are_made_while_the_fleet_closes_end(
     assert soon(lambda: [one._open for one in made] == [set()])
 
 
-def test_a_session_that_is_opened_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+class Interrupted(Future[Any]):
+    """What Ctrl-C makes of the wait for an answer."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        if timeout is not None:
+            raise KeyboardInterrupt
+        return super().result()
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "named"),
+    [
+        (Future(), errors.Timeout, ["slow", "open_session"]),
+        (Interrupted(), KeyboardInterrupt, []),
+    ],
+)
+def test_a_session_that_is_opened_too_late_is_closed(
+    asked: Future[Any],
+    kind: type[BaseException],
+    named: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(hosts, "CALL_S", 0.1)
-    asked: Future[Any] = Future()
     told: list[tuple[str, dict[str, Any]]] = []
     host = hosts.Host(HostEntry("slow"))
     monkeypatch.setattr(host, "ask", lambda *_, **__: asked)
     monkeypatch.setattr(host, "tell", lambda name, **arguments: told.append((name, arguments)))
-    with raises(errors.Timeout, "slow", "open_session"):
+    with raises(kind, *named):
         _Session(host, "shm", 2, 1, "")
     assert told == []
     asked.set_result({"session": 7, "name": "x", "token": ""})
