@@ -220,7 +220,7 @@ def test_a_job_that_slurm_does_not_take_waits_while_the_others_go_on(
 
 @only_pretended
 def test_a_run_of_which_slurm_takes_no_job_for_long_ends_with_its_points(
-    tmp_path: Path, slurm: Mapping[str, str], marks: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, slurm: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_jobs, "SILENCE_S", 0.5)
     monkeypatch.setattr(slurm_jobs, "MOST_PAUSE_S", 0.5)
@@ -230,7 +230,7 @@ def test_a_run_of_which_slurm_takes_no_job_for_long_ends_with_its_points(
         SlurmJobs(2, tmp_path / "out") as jobs,
     ):
         run = thread.submit(execute, FAKE, Options(out=tmp_path / "out", **FEW), jobs)
-        until(lambda: measured(marks))
+        until(lambda: jobs._jobs)
         limit.write_text("0")
         with raises(Error, "QOS policy", "SBATCH_PARTITION"):
             run.result(60)
@@ -258,8 +258,8 @@ def test_a_first_job_waits_for_a_controller_that_is_silent(
         call = jobs.submit(bytes, 3)
         until(lambda: len(asked) == 2)
         limit.unlink()
-        silent.unlink()
         assert call.result(60) == bytes(3)
+        silent.unlink()  # now: an answer after a refusal would end the run
 
 
 @only_pretended

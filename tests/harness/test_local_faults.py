@@ -34,9 +34,9 @@ def test_memory_pressure_fails_the_set_up(mode: Literal["thread", "process"]) ->
 def test_a_node_that_does_not_say_its_counts_ends_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(processes, "START_S", 0.5)
     made: Any = rd.Cluster.local(nodes=2, mode="process", faults={"queue_full": 0.2})
     with made as cluster:
+        monkeypatch.setattr(processes, "START_S", 0.5)  # the nodes have started
         cluster.stop(1)
         with raises(rd.Timeout, "counting faults", "node 1"):
             cluster.fault_counters()

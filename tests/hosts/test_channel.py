@@ -16,6 +16,7 @@ from pyrdma._frames import ProtocolError
 from pyrdma.errors import Timeout
 from pyrdma.hosts.channel import MOST_BYTES, Channel, Seal
 from tests.errors import raises
+from tests.hosts.waiting import soon
 
 TOKEN = bytes(range(32))
 NONCES = b"a" * 32, b"b" * 32
@@ -161,7 +162,8 @@ def test_what_is_posted_waits_for_nobody_and_follows_whole_frames(
     ours, theirs = pipe
     sender = threading.Thread(target=ours.send, args=(1, bytes(MOST_BYTES), 10))
     sender.start()
-    time.sleep(0.2)  # it has filled the socket
+    # It has the lock, and has filled the socket.
+    assert soon(lambda: ours._lock.locked() and not select([], [ours._write], [], 0)[1])
     began = time.monotonic()
     ours.post(2, b"one")
     ours.post(2, b"two")
