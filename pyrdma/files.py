@@ -33,7 +33,9 @@ __all__ = [
     "WrittenFolder",
     "check_output",
     "digest_of",
+    "digest_of_stream",
     "disk_error",
+    "has_content",
     "lock_folder",
     "make_folders",
     "own_folder",
@@ -132,15 +134,28 @@ def digest_of(path: Path, most: int | None = None) -> tuple[int, str]:
 
     Without `most` it may have any size.
     """
+    with _regular(path) as stream:
+        return digest_of_stream(stream, most)
+
+
+def digest_of_stream(stream: IO[bytes], most: int | None = None) -> tuple[int, str]:
+    """Return the size and the SHA-256 of what a file still has; see `digest_of`."""
     digest = hashlib.sha256()
     size = 0
-    with _regular(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-            if most is not None and size > most:
-                raise ValueError(f"it has more than {most} bytes")
+    while block := stream.read(1 << 20):
+        digest.update(block)
+        size += len(block)
+        if most is not None and size > most:
+            raise ValueError(f"it has more than {most} bytes")
     return size, digest.hexdigest()
+
+
+def has_content(path: Path, size: int, digest: str) -> bool:
+    """Return whether a regular file has this size and SHA-256; a longer one is not read whole."""
+    try:
+        return digest_of(path, size) == (size, digest)
+    except (OSError, ValueError):  # it is not there, longer, a link, or no file
+        return False
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyrdma._native import native
 from pyrdma.errors import Error, InvalidArgument, Unavailable
-from pyrdma.files import disk_error, make_folders, put_in_place, write_json
+from pyrdma.files import digest_of_stream, disk_error, make_folders, put_in_place, write_json
 from pyrdma.scratch import scratch_file, scratch_folder
 from pyrdma.sources import source_digest
 from pyrdma.trust import distrusted
@@ -314,7 +314,4 @@ def _archive(content: Path, stream: IO[bytes]) -> None:
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as stream:
-        digest = hashlib.sha256()
-        while block := stream.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
+        return digest_of_stream(stream)[1]

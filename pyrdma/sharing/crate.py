@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 
 from pyrdma import _shapes
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import digest_of, disk_error, put_in_place
+from pyrdma.files import digest_of, digest_of_stream, disk_error, has_content, put_in_place
 from pyrdma.scratch import scratch_file, scratch_folder
 
 __all__ = [
@@ -221,11 +221,8 @@ def opened(path: Path) -> Iterator[Archive]:
         raise InvalidArgument(f"the archive {path} cannot be read: {error.strerror}") from None
     with stream:
         _check_end(path, stream)
-        sha256 = hashlib.sha256()
         stream.seek(0)
-        while block := stream.read(1 << 20):
-            sha256.update(block)
-        size = stream.tell()
+        size, sha256 = digest_of_stream(stream)
         try:
             archive = zipfile.ZipFile(stream)
         except _BROKEN as error:
@@ -239,7 +236,7 @@ def opened(path: Path) -> Iterator[Archive]:
             ):
                 if names:
                     raise _damaged(path, f"{problem} {min(names)}")
-            yield Archive(path, sha256.hexdigest(), files, archive)
+            yield Archive(path, sha256, files, archive)
 
 
 def _check_end(path: Path, stream: IO[bytes]) -> None:
@@ -358,14 +355,8 @@ def changed(archive: Archive, folder: Path) -> list[str]:
         for p in folder.rglob("*")
         if p.is_symlink() or not p.is_dir()
     }
-    metadata = _digest(_read(archive.path, archive.zip, METADATA, _MOST_METADATA))
-    wanted = {**{n: d for n, (_, d) in archive.files.items()}, METADATA: metadata}
-    differ = {name for name in there & wanted.keys() if not _has(folder / name, wanted[name])}
+    metadata = _read(archive.path, archive.zip, METADATA, _MOST_METADATA)
+    wanted = {**archive.files, METADATA: (len(metadata), _digest(metadata))}
+    both = there & wanted.keys()
+    differ = {name for name in both if not has_content(folder / name, *wanted[name])}
     return sorted(differ | (there ^ wanted.keys()))
-
-
-def _has(path: Path, digest: str) -> bool:
-    try:
-        return digest_of(path)[1] == digest
-    except (OSError, ValueError):  # a link, or no file
-        return False

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyrdma.arguments import FilePath, checked
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import digest_of, disk_error, own_folder, replacing
+from pyrdma.files import disk_error, has_content, own_folder, replacing
 from pyrdma.hosts import stored
 from pyrdma.hosts.host import Host
 from pyrdma.results import check_folder
@@ -129,16 +129,9 @@ def _copy(host: Host, folder: Path) -> int:
                 raise Error(f"host {host.name} lists {name!r} of {size} bytes, which is no result")
             count, after = count + 1, name
             target = own_folder(folder, *name.split("/")[:-1]) / name.rpartition("/")[2]
-            if not _is_there(target, size, digest):
+            if not has_content(target, size, digest):
                 _fetch(host, name, size, digest, target)
     return count
-
-
-def _is_there(target: Path, size: int, digest: str) -> bool:
-    try:
-        return digest_of(target) == (size, digest)
-    except (OSError, ValueError):  # it is not there, or is no file of ours
-        return False
 
 
 def _fetch(host: Host, name: str, size: int, digest: str, target: Path) -> None:
