@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyrdma.arguments import FilePath, checked
 from pyrdma.errors import Error, InvalidArgument
-from pyrdma.files import disk_error, has_content, own_folder, replacing
+from pyrdma.files import disk_error, has_content, own_folder, replacing, sync_folder
 from pyrdma.hosts import stored
 from pyrdma.hosts.host import Host
 from pyrdma.results import check_folder
@@ -123,6 +123,7 @@ def _of_hosts(path: Path) -> Path:
 def _copy(host: Host, folder: Path) -> int:
     """Copy the files that are not here with the same content; return the number of all files."""
     count, after = 0, ""
+    changed: set[Path] = set()
     while files := host.call("list_results", after=after)["files"]:
         for name, size, digest in files:
             if not stored.NAME.fullmatch(name) or name <= after or size > MOST_BYTES:
@@ -131,12 +132,18 @@ def _copy(host: Host, folder: Path) -> int:
             target = own_folder(folder, *name.split("/")[:-1]) / name.rpartition("/")[2]
             if not has_content(target, size, digest):
                 _fetch(host, name, size, digest, target)
+                changed.add(target.parent)
+    for place in changed:
+        try:
+            sync_folder(place)
+        except OSError as error:
+            raise disk_error(place, error) from error
     return count
 
 
 def _fetch(host: Host, name: str, size: int, digest: str, target: Path) -> None:
-    """Copy a file, a piece in memory at a time."""
-    with replacing(target) as stream:
+    """Copy a file, a piece in memory at a time; its folder is not synced yet."""
+    with replacing(target, lasting=False) as stream:
         have, seen = 0, hashlib.sha256()
         while have < size:
             piece = base64.b64decode(host.call("read_result", file=name, offset=have))

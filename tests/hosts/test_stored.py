@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,24 @@ def test_what_is_new_is_copied(folder: Path, tmp_path: Path) -> None:
     write(folder, POINT, b"other")
     assert fetching._copy(host, here) == 2
     assert (here / POINT).read_bytes() == b"other"
+
+
+def test_a_folder_of_many_files_is_synced_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        write(folder, f"a/b/{number}.json", b"{}")
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    assert fetching._copy(Answers(), tmp_path / "here") == 5
+    assert synced.count(tmp_path / "here/a/b") == 1
+    assert synced[-1] == tmp_path / "here/a/b"
 
 
 def test_a_long_list_comes_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
