@@ -49,7 +49,7 @@ __all__ = [
 
 
 SYNC_S = 1.0
-"""Period of the syncs of a `WrittenFolder`."""
+"""Shortest time between two syncs of a `WrittenFolder`, unless its owner calls for one."""
 
 
 class DiskFull(Exhausted):
@@ -267,10 +267,11 @@ def sync_folder(folder: Path) -> None:
 
 
 class WrittenFolder:
-    """A folder into which many files are written, and whose names are on the disk soon after.
+    """A folder into which many files are written, and whose names are synced together.
 
-    A sync of the folder lasts as long as the writing of a small file. So there is one for all files
-    of `SYNC_S`: a power failure costs the files of that time, and the last one.
+    A sync of the folder lasts as long as the writing of a small file. So a write syncs only when
+    the last sync was `SYNC_S` ago. A power failure costs the files since the last sync: those that
+    came within `SYNC_S` of it, however long ago that is, and the one that is being written.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -4,9 +4,9 @@ The store is a folder of immutable files, and no database. A results folder ofte
 system that several hosts share. SQLite's locks are unreliable there, its write-ahead log does not
 work between hosts, and one damaged page can cost every measurement. A rename is atomic on every
 file system: a reader sees all of a point, with the provenance that made it, or nothing. A kill or a
-full disk loses the running points only, a power failure also those of the last second, and a
-damaged file costs its own point. The tables (``results.parquet``, ``hist.parquet``) are exports,
-made again from these files.
+full disk loses the running points only, a power failure also those since the last sync
+(`WrittenFolder`), and a damaged file costs its own point. The tables (``results.parquet``,
+``hist.parquet``) are exports, made again from these files.
 
 A file's name is the hash of all that its numbers depend on (`Task.identity`), and its first line
 holds the hash of the rest. A reader checks both, and every field, before it uses any number.
@@ -145,7 +145,7 @@ class Store:
     """The points of an experiment on a fabric; one process at a time measures into it.
 
     A point that has been `put` survives a kill, and from `close` on a power failure. One before it
-    costs the points of the last second (`WrittenFolder`), which the next run measures again.
+    costs the points since the last sync (`WrittenFolder`), which the next run measures again.
 
     Parameters
     ----------
