@@ -161,12 +161,14 @@ void Group::install() {
     }
     past_.requests += view.links.posted();
     past_.doorbells += view.links.doorbells();
+    view.is_running = false;  // its deliveries are in sent_before_
   }
+  note_lost_state(next->shape);
+  if (whole_state_ && has_state_ && survivors < members.size()) save_whole_state();
   enter(std::move(next));
 }
 
 void Group::enter(std::unique_ptr<View> next) {
-  note_lost_state(next->shape);
   {
     const Locked locked(lock_);
     is_running_.store(false, std::memory_order_release);
@@ -183,6 +185,13 @@ void Group::enter(std::unique_ptr<View> next) {
   last_event_ = env_.now();
   std::ranges::fill(view_->heard, last_event_);
   if (has_state_ && upcalls_.view) call_out([&] { upcalls_.view(view_->shape); });
+}
+
+// The effect of the messages so far, without what the upcall of the next view makes of it: a joiner
+// has that upcall, too.
+void Group::save_whole_state() {
+  for (std::uint32_t g = 0; g < view_->subgroups.size(); ++g)
+    if (view_->subgroups[g].is_member()) call_out([&] { whole_state_->save(g); });
 }
 
 void Group::start_running() {

@@ -239,7 +239,7 @@ void Group::enter_first(std::vector<Member> members, std::uint64_t id, Rank firs
 }
 
 // State: the view, the subgroup, the request of the upcall. The answer: what is ready, then the
-// answer of the upcall.
+// answer of the upcall, or of a member without state whether the last copy may be gone.
 Bytes Group::take_state_request(NodeId asker, ByteView request) {
   Bytes answer;
   ByteWriter out(answer);
@@ -248,13 +248,14 @@ Bytes Group::take_state_request(NodeId asker, ByteView request) {
   const auto subgroup = in.get<std::uint32_t>();
   const bool is_here = in.ok() && standing() == Standing::kMember && view_->shape.id == id &&
                        view_->self < view_->first_joiner && view_->shape.rank_of_node(asker);
-  if (is_here && !has_state_) {
-    out.put(kNoState);
-    return answer;
-  }
   // A view runs when no joiner lacks state. From then on messages change it.
   if (!is_here || (view_->is_running && bugs_.awaits_state()) || subgroup >= specs_.size()) {
     out.put(kNotYet);
+    return answer;
+  }
+  if (!has_state_) {
+    out.put(kNoState);
+    out.put(static_cast<std::uint8_t>(may_be_lost_[subgroup]));
     return answer;
   }
   std::optional<Bytes> part;
@@ -325,7 +326,7 @@ bool Group::is_without_state(std::uint32_t subgroup) {
 
 // A view ends while this joiner has no state. Who leaves it may have had the last copy.
 void Group::note_lost_state(const ViewShape& next) {
-  if (has_state_ || !view_) return;
+  if (has_state_) return;
   for (std::uint32_t g = 0; g < specs_.size(); ++g) {
     for (Rank rank = 0; rank < view_->first_joiner; ++rank) {
       const bool may_keep = is_source(g, rank) && (coming_[g].without & bit_of(rank)) == 0;
@@ -356,6 +357,7 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
   if (kind == kRefused || kind == kNoState) {
     coming.without |= bit_of(coming.source);
     coming.stateless += kind == kNoState ? 1 : 0;
+    if (kind == kNoState && in.get<std::uint8_t>() != 0) may_be_lost_[subgroup] = true;
     ++coming.source;
   }
   if (kind != kReady) return;
@@ -370,6 +372,8 @@ void Group::take_state(std::uint32_t subgroup, ByteView answer) {
 void Group::begin_with_state() {
   env_.reached("spindle/state_transferred");
   has_state_ = true;
+  // Joiners of a later view than this member's first one may ask it.
+  if (whole_state_ && view_->self < view_->first_joiner) save_whole_state();
   if (upcalls_.accept) call_out([&] { upcalls_.accept(view_->shape); });
   tell_accepted();
   next_hello_ = 0;

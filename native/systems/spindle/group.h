@@ -44,6 +44,7 @@ struct Upcalls {
   /// A view begins. The messages of the last one have been delivered.
   std::function<void(const ViewShape&)> view;
   /// Returns the state that a joiner of the subgroup needs: the effect of all messages so far.
+  /// Comes before `view` of the joiner's view.
   /// Nothing: this member keeps none, and the joiner asks another one.
   std::function<std::optional<Bytes>(std::uint32_t subgroup)> save;
   /// The state of a subgroup at the begin of this node's first view, if a member has one.
@@ -247,6 +248,7 @@ class Group {
   bool is_source(std::uint32_t subgroup, Rank rank) const;
   bool is_without_state(std::uint32_t subgroup);
   void note_lost_state(const ViewShape& next);
+  void save_whole_state();
   void send_state_request(std::uint32_t subgroup, ByteView asked);
   void take_state(std::uint32_t subgroup, ByteView answer);
   void begin_with_state();

@@ -293,6 +293,9 @@ class SpindleStateSim : public testing::Test {
         states_[env.node()] = Bytes(state.begin(), state.end());
         if (on_load) on_load(env);
       };
+      upcalls.view = [&](const ViewShape&) {
+        if (on_view) on_view(env);
+      };
       SubgroupSpec spec;
       spec.window = 4;
       spec.max_message = 100;
@@ -308,7 +311,7 @@ class SpindleStateSim : public testing::Test {
   fabric::sim::SimCluster cluster_;
   std::vector<Group*> groups_;
   std::vector<Bytes> states_;
-  std::function<void(Env&)> on_load;
+  std::function<void(Env&)> on_load, on_view;
 };
 
 // Joiners are a majority of a view, though none of them has its state. The founder dies when all of
@@ -354,6 +357,16 @@ TEST_F(SpindleStateSim, AMemberHandsOnTheStateThatItHasLoaded) {
     own.wait_until([&] { return done == 2; }, env.now() + kPatience);
   });
   EXPECT_EQ(done, 2U);
+}
+
+// The state of a joiner lacks the upcall of its first view, which the joiner has itself.
+TEST_F(SpindleStateSim, WhatAViewChangesIsChangedOnce) {
+  on_view = [&](Env& env) { states_[env.node()].push_back(std::byte{1}); };
+  run(2, [&](Env& env) {
+    group(env.node()).join({0});
+    EXPECT_EQ(states_[1].size(), kStateBytes + 2) << "two views";
+    EXPECT_TRUE(states_[1] == states_[0]);
+  });
 }
 
 // An excluded node comes back as a new member.

@@ -8,15 +8,18 @@
 
 namespace pyrdma::spindle {
 
+void WholeState::save(std::uint32_t subgroup) {
+  std::optional<Snapshot>& kept = kept_[subgroup];
+  kept.reset();
+  if (std::optional<Bytes> state = save_ ? save_(subgroup) : std::nullopt)
+    kept = {checksum(*state), *std::move(state)};
+}
+
 // The request: how many bytes the joiner has. The answer: the checksum of the whole, its length,
 // the next bytes.
-std::optional<Bytes> WholeState::give(std::uint32_t subgroup, ByteView request) {
-  std::optional<Snapshot>& kept = kept_[subgroup];
-  if (!kept) {
-    std::optional<Bytes> state = save_ ? save_(subgroup) : std::nullopt;
-    if (!state) return std::nullopt;
-    kept = {checksum(*state), *std::move(state)};
-  }
+std::optional<Bytes> WholeState::give(std::uint32_t subgroup, ByteView request) const {
+  const std::optional<Snapshot>& kept = kept_[subgroup];
+  if (!kept) return std::nullopt;
   const auto from =
       std::min<std::uint64_t>(ByteReader(request).get<std::uint64_t>(), kept->bytes.size());
   Bytes answer;

@@ -19,9 +19,11 @@ class WholeState {
 
   // What Upcalls::give_state, ask_state and take_state do.
 
-  std::optional<Bytes> give(std::uint32_t subgroup, ByteView request);
+  std::optional<Bytes> give(std::uint32_t subgroup, ByteView request) const;
   std::optional<Bytes> ask(std::uint32_t subgroup, bool begins);
   bool take(std::uint32_t subgroup, ByteView answer);
+  /// Takes the snapshot of which give() gives parts, if the application has one.
+  void save(std::uint32_t subgroup);
   /// Forgets the snapshots: from now on messages change the state.
   void drop();
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -241,6 +242,65 @@ TEST(SpindleLongJoinSim, AStateThatIsLostIsMissed) {
     });
     EXPECT_EQ(has_joined, bug == Bug::kLostStateIgnored);
   }
+}
+
+/// The member with the log dies while node 2 joins. Node 3 comes, and `delay` later node 0 stands
+/// still, so that it learns of both at once. Then node 2 gets no word of node 0 for a while: it
+/// answers node 3 before it gives up. Returns how many members the view has in which node 3 begins.
+std::size_t members_met(Time delay) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(4));
+  std::uint32_t ready = 0, refused = 0;
+  std::size_t members = 0;
+  bool comes = false;
+  cluster.run([&](Env& env) {
+    const NodeId node = env.node();
+    if (node == 1) {
+      SampleLog log(env, "topic-0.log");
+      for (std::uint64_t i = 0; i < 5'000; ++i) log.append(0, Bytes(100));
+      log.sync();
+    }
+    DomainParticipant participant(env, join_options(), {logged_by({1, 2, 3})});
+    Group& group = participant.group();
+    if (node < 2) {
+      participant.create({0, 1});
+      ++ready;
+      return wait_for(env, [&] { return refused == 2; });
+    }
+    wait_for(env, [&] { return ready == 2 && (node == 2 || comes); });
+    bool has_ended = false;
+    auto watcher = env.spawn("watcher", [&] {
+      if (node == 2) {
+        while (participant.count(0) == 0) env.sleep_until(env.now() + 100);
+        cluster.kill(1);
+        comes = true;
+        env.sleep_until(env.now() + delay);
+        cluster.pause(0, join_options().suspicion_timeout / 2);
+        const std::uint64_t last = group.view_id();
+        while (group.view_id() == last && !has_ended) env.sleep_until(env.now() + 100);
+        cluster.block(0, 2, 40 * kMicrosecond);
+        cluster.block(2, 0, 40 * kMicrosecond);
+      }
+      while (node == 3 && members == 0 && !has_ended) {
+        members = group.members().size();
+        env.sleep_until(env.now() + 100);
+      }
+    });
+    EXPECT_THROW(participant.join({0}), Error) << node;
+    EXPECT_EQ(group.standing(), Standing::kExcluded);
+    has_ended = true;
+    ++refused;
+    wait_for(env, [&] { return refused == 2; });
+  });
+  return members;
+}
+
+// The same with a second joiner. Of the two that it can ask, one has never had a log, and the other
+// one knows that a log is missed.
+TEST(SpindleLongJoinSim, AStateThatIsLostIsMissedByLaterJoiners) {
+  std::set<std::size_t> met;
+  for (Time delay = 20 * kMicrosecond; delay < 40 * kMicrosecond; delay += kMicrosecond)
+    met.insert(members_met(delay));
+  EXPECT_TRUE(met.contains(3)) << "nodes 0, 2 and 3 were in no view";
 }
 
 }  // namespace
