@@ -1,6 +1,7 @@
 // ByteWriter and ByteReader of little-endian fields. A ByteReader never reads beyond its bytes:
 // after the first short read it returns zeros and ok() is false.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,10 @@ static_assert(std::endian::native == std::endian::little, "fields are copied as 
 
 using Bytes = std::vector<std::byte>;
 using ByteView = std::span<const std::byte>;
+
+inline bool is_zeros(ByteView bytes) {
+  return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
+}
 
 /// Appends fields to a vector.
 class ByteWriter {

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kChunk = 2048;  // sectors that are written at once
 
-bool all_zeros(ByteView bytes) {
-  return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
-}
-
 }  // namespace
 
 SectorLog::SectorLog(Storage& storage, std::string name, std::uint64_t number, Bugs bugs)
@@ -38,7 +34,7 @@ SectorLog::State SectorLog::state_of(ByteView sector, std::uint64_t place, Secto
   fields.batch = in.get<std::uint64_t>();
   fields.left = in.get<std::uint64_t>();
   if (fields.sum == sum_of(sector, place) && fields.batch != 0) return State::kWhole;
-  return all_zeros(sector) || bugs_.ends_log_at_damage() ? State::kUnwritten : State::kDamaged;
+  return is_zeros(sector) || bugs_.ends_log_at_damage() ? State::kUnwritten : State::kDamaged;
 }
 
 // Returns the number of sectors of whole batches.

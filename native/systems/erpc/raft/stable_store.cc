@@ -142,7 +142,7 @@ std::uint64_t StableStore::load_state() {
     const auto log_number = in.get<std::uint64_t>();
     const auto sectors = in.get<std::uint64_t>();
     const auto sum = in.get<std::uint64_t>();
-    if (std::ranges::all_of(fields, [](std::byte byte) { return byte == std::byte{0}; })) continue;
+    if (is_zeros(fields)) continue;
     if (sum != checksum(ByteView(fields).first(kSlotBytes - sizeof sum), kStateMagic) ||
         count % 2 != slot) {
       if (bugs_.takes_older_slot()) continue;

@@ -55,13 +55,15 @@ namespace {
 
 constexpr std::uint64_t kViewSector = 512;
 constexpr std::uint64_t kFormat = 2;  // of a record; seeds its checksum
+constexpr std::uint64_t kMostView = 8 + 2 + 2 * kMostMembers;
+static_assert(8 + 2 * kMostView + 8 <= kViewSector);
 
 struct ViewRecord {
   std::uint64_t number = 0;
   LoggedViews views;
 };
 
-// Number, the ids of both views, their sizes, their members, a checksum. At most 308 bytes.
+// Number, the ids of both views, their sizes, their members, a checksum.
 Bytes record_of(std::uint64_t number, const LoggedViews& views) {
   Bytes record;
   ByteWriter out(record);
@@ -106,7 +108,7 @@ ViewLog::ViewLog(Env& env, bool forgets, Bugs bugs) : file_(env.storage().open("
     Bytes sector(kViewSector);
     sector.resize(file_->read(at, sector));
     const auto record = record_in(sector);
-    const bool is_unused = std::ranges::count(sector, std::byte{0}) == std::ssize(sector);
+    const bool is_unused = is_zeros(sector);
     if (!record && !is_unused && bugs.refuses_damaged_views()) {
       if (!forgets) {
         throw Error(ErrorCode::kUnavailable,

@@ -95,7 +95,7 @@ std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
       continue;
     }
     // A crash amid an append leaves zeros. The replica's file was not written then.
-    if (std::ranges::all_of(record, [](std::byte b) { return b == std::byte{0}; })) continue;
+    if (is_zeros(record)) continue;
     ByteReader in(record);
     const auto magic = in.get<std::uint64_t>();
     const auto log = in.get<std::uint64_t>(), segment = in.get<std::uint64_t>();
