@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,8 +35,9 @@ class CrashDisk final : public Storage {
   std::size_t syncs() const {
     return static_cast<std::size_t>(std::ranges::count(events_, true, &Event::is_sync));
   }
-  /// The next sync fails: what it would have made durable never is, though reads see it.
-  void fail_next_sync() { fails_ = true; }
+  /// The next sync but `passed` fails: what it would have made durable never is, though reads see
+  /// it.
+  void fail_sync(std::size_t passed = 0) { fails_after_ = passed; }
 
   /// The content that a power failure after so many events leaves: of each write behind the last
   /// sync those sectors that `keeps` chooses.
@@ -83,7 +85,8 @@ class CrashDisk final : public Storage {
       return count;
     }
     void sync() override {
-      if (std::exchange(disk_.fails_, false)) {
+      if (disk_.fails_after_ && (*disk_.fails_after_)-- == 0) {
+        disk_.fails_after_.reset();
         for (auto event = disk_.events_.rbegin(); event != disk_.events_.rend(); ++event) {
           if (event->is_sync) break;
           event->is_lost = true;
@@ -105,7 +108,7 @@ class CrashDisk final : public Storage {
   Bytes content_;
   const Bytes first_;
   std::vector<Event> events_;
-  bool fails_ = false;
+  std::optional<std::size_t> fails_after_;
 };
 
 /// A node with such a disk.

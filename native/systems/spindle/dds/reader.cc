@@ -4,7 +4,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/error.h"
 #include "systems/spindle/membership/control_channel.h"
 #include "systems/spindle/scopes.h"
 
@@ -40,7 +39,7 @@ std::optional<Question> question_in(ByteView bytes) {
   question.chain = in.get<std::uint64_t>();
   question.skipped = in.get<std::uint64_t>();
   question.most = std::min(in.get<std::uint32_t>(), ControlChannel::kMostPart);
-  if (!in.done()) return std::nullopt;
+  if (!in.done() || question.skipped > kMostMessage + kMostHeader) return std::nullopt;
   return question;
 }
 
@@ -73,8 +72,9 @@ Reader::Reader(Env& env, const Topic& topic, const std::string& name, bool cut_d
       footprint_(env, nullptr, std::uint64_t{topic.history} * topic.max_sample) {
   if (topic.qos != Qos::kLogged) return;
   log_ = std::make_unique<SampleLog>(env, name, cut_damage, bugs);
-  count_ = log_->samples();
 }
+
+std::uint64_t Reader::samples() const { return log_ ? log_->samples() : count_; }
 
 void Reader::take(std::span<const Message> messages) {
   const std::lock_guard<Mutex> lock(mutex_);
@@ -91,9 +91,12 @@ void Reader::keep(NodeId publisher, ByteView sample) {
     history_.pop_front();
   }
   kept.publisher = publisher;
-  kept.number = count_++;
+  kept.number = samples();
   kept.bytes.assign(sample.begin(), sample.end());
-  if (!log_) return;
+  if (!log_) {
+    ++count_;
+    return;
+  }
   env_.charge_copy(sample.size(), &footprint_);
   log_->append(publisher, sample);
   ++since_sync_;
@@ -143,7 +146,7 @@ std::vector<Sample> Reader::read(std::uint64_t from, std::size_t most) {
 
 std::uint64_t Reader::count() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return count_;
+  return samples();
 }
 
 // A history has no chain that says what it shares with another one, so a joiner gets all of it.
@@ -159,7 +162,7 @@ void Reader::begin_to_ask(bool cuts) {
 std::optional<Bytes> Reader::ask() {
   const std::lock_guard<Mutex> lock(mutex_);
   if (asking_.is_done) return std::nullopt;
-  Question question{count_, log_ ? log_->chain(count_) : 0, asking_.part.size(),
+  Question question{samples(), log_ ? log_->chain(samples()) : 0, asking_.part.size(),
                     ControlChannel::kMostPart};
   if (asking_.is_searching) {
     question.from = asking_.agreed + (asking_.differs - asking_.agreed) / 2;
@@ -177,12 +180,13 @@ Bytes Reader::answer(ByteView bytes) {
   const auto question = question_in(bytes);
   if (!question) return answer;
   const std::lock_guard<Mutex> lock(mutex_);
-  for (std::uint64_t i = 0; log_ && i < count_ && !bugs_.reads_parts(); ++i) log_->records(i, 0, 8);
+  for (std::uint64_t i = 0; log_ && i < samples() && !bugs_.reads_parts(); ++i)
+    log_->records(i, 0, 8);
   ByteWriter out(answer);
-  out.put(count_);
+  out.put(samples());
   out.put(log_ ? std::uint64_t{0} : count_ - history_.size());
   const bool agrees =
-      question->from <= count_ && (!log_ || log_->chain(question->from) == question->chain);
+      question->from <= samples() && (!log_ || log_->chain(question->from) == question->chain);
   out.put(static_cast<std::uint8_t>(agrees));
   if (!agrees || question->most == 0) return answer;
   out.put(ByteView(log_ ? log_->records(question->from, question->skipped, question->most)
@@ -192,27 +196,29 @@ Bytes Reader::answer(ByteView bytes) {
 
 Bytes Reader::part_of_history(std::uint64_t from, std::uint64_t skipped, std::uint64_t most) const {
   Bytes part;
-  ByteWriter out(part);
   for (const Sample& sample : history_) {
     if (sample.number < from) continue;
-    if (part.size() >= skipped + most) break;
+    if (part.size() >= most) break;
+    Bytes bytes;
+    ByteWriter out(bytes);
     put_sample(out, sample);
+    const std::uint64_t gone = std::min<std::uint64_t>(skipped, bytes.size());
+    skipped -= gone;
+    ByteWriter(part).put(ByteView(bytes).subspan(gone));
   }
-  part.erase(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(
-                                              std::min<std::uint64_t>(skipped, part.size())));
   part.resize(std::min<std::uint64_t>(part.size(), most));
   return part;
 }
 
 bool Reader::take(ByteView answer) {
   ByteReader in(answer);
-  const auto samples = in.get<std::uint64_t>();
+  const auto others = in.get<std::uint64_t>();  // samples
   const auto first = in.get<std::uint64_t>();
   const bool agrees = in.get<std::uint8_t>() != 0;
-  if (!in.ok() || first > samples) return false;
+  if (!in.ok() || first > others) return false;
   const std::lock_guard<Mutex> lock(mutex_);
-  if (asking_.is_searching || !agrees) return log_ && search(agrees, samples);
-  if (first > count_) {  // a history begins later
+  if (asking_.is_searching || !agrees) return log_ && search(agrees, others);
+  if (first > samples()) {  // a history begins later
     if (log_) return false;
     history_.clear();
     asking_.part.clear();
@@ -220,11 +226,11 @@ bool Reader::take(ByteView answer) {
   }
   const ByteView more = in.bytes(in.left());
   asking_.part.insert(asking_.part.end(), more.begin(), more.end());
-  if (!take_samples() || count_ > samples || (count_ < samples && more.empty())) {
+  if (!take_samples() || samples() > others || (samples() < others && more.empty())) {
     asking_.part.clear();
     return false;
   }
-  asking_.is_done = count_ == samples;
+  asking_.is_done = samples() == others;
   if (!log_) return true;
   log_->write();
   asking_.not_synced += more.size();
@@ -241,7 +247,7 @@ bool Reader::take_samples() {
   bool is_right = true;
   for (bool is_whole = true; is_whole && is_right;) {
     SampleLog::Record next =
-        log_ ? SampleLog::parse(part.subspan(taken), count_, log_->chain(count_))
+        log_ ? SampleLog::parse(part.subspan(taken), samples(), log_->chain(samples()))
              : next_of_history(part.subspan(taken));
     is_whole = next.state == SampleLog::State::kWhole;
     is_right = next.state != SampleLog::State::kBad && next.bytes <= kMostMessage + kMostHeader;
@@ -255,16 +261,16 @@ bool Reader::take_samples() {
 }
 
 // Logs agree up to some number, and from there on in none.
-bool Reader::search(bool agrees, std::uint64_t samples) {
+bool Reader::search(bool agrees, std::uint64_t others) {
   if (!std::exchange(asking_.is_searching, true)) {
     asking_.part.clear();
     asking_.agreed = 0;
-    asking_.differs = count_ + 1;
+    asking_.differs = samples() + 1;
   }
   if (agrees)
     asking_.agreed = asking_.asked;
   else
-    asking_.differs = std::min(asking_.asked, samples + 1);
+    asking_.differs = std::min(asking_.asked, others + 1);
   if (!asking_.cuts || asking_.agreed >= asking_.differs) return false;
   if (asking_.agreed + 1 < asking_.differs) return true;
   asking_.is_searching = false;
@@ -274,11 +280,10 @@ bool Reader::search(bool agrees, std::uint64_t samples) {
 
 // The others have gone on without samples that this log has: they were restarted from other logs.
 void Reader::cut(std::uint64_t number) {
-  if (number >= count_) return;
+  if (number >= samples()) return;
   env_.reached("spindle/log_cut");
-  log_->cut(number);
-  count_ = number;
   while (!history_.empty() && history_.back().number >= number) history_.pop_back();
+  log_->cut(number);
 }
 
 }  // namespace pyrdma::spindle::dds

@@ -45,8 +45,8 @@ class Reader {
   /// Returns the answer to a question: at most ControlChannel::kMostPart bytes of samples, which it
   /// reads from the disk with one request.
   Bytes answer(ByteView question);
-  /// Takes an answer. Returns false if it is not one, or has samples that do not verify. Throws
-  /// Error(kUnavailable) if the logs disagree and this one must not be cut.
+  /// Takes an answer. Returns false if it is not one, has samples that do not verify, or is of a
+  /// log that disagrees with this one, which must not be cut.
   bool take(ByteView answer);
 
  private:
@@ -61,11 +61,12 @@ class Reader {
     std::uint64_t not_synced = 0;  // bytes that were logged
   };
 
+  std::uint64_t samples() const;
   void keep(NodeId publisher, ByteView sample);
   void finish_batch();
   Bytes part_of_history(std::uint64_t from, std::uint64_t skipped, std::uint64_t most) const;
   bool take_samples();
-  bool search(bool agrees, std::uint64_t samples);
+  bool search(bool agrees, std::uint64_t others);
   void cut(std::uint64_t number);
 
   Env& env_;
@@ -73,7 +74,8 @@ class Reader {
   const Bugs bugs_;
   Mutex mutex_;
   std::deque<Sample> history_;
-  std::uint64_t count_ = 0, since_sync_ = 0;
+  std::uint64_t count_ = 0;  // samples so far, without a log
+  std::uint64_t since_sync_ = 0;
   std::unique_ptr<SampleLog> log_;
   Footprint footprint_;  // of the history, which copies fill
   Asking asking_;

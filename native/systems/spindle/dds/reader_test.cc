@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "systems/spindle/dds/crash_disk_test.h"
 #include "systems/spindle/membership/control_channel.h"
 #include "systems/spindle/worlds_test.h"
 
@@ -110,6 +112,23 @@ TEST_P(SpindleReaderSim, AnOlderLifeGoes) {
   });
 }
 
+// An asker never has more than one sample that is not whole.
+TEST_P(SpindleReaderSim, AQuestionThatSkipsTooMuchIsRefused) {
+  run([&](Env& env) {
+    const auto source = make(env, "source", 50);
+    const auto asker = make(env, "asker", 0);
+    asker->begin_to_ask(true);
+    Bytes question = asker->ask().value();
+    const auto skip = [&](std::uint64_t bytes) {
+      std::memcpy(question.data() + 16, &bytes, sizeof bytes);
+      return source->answer(question);
+    };
+    EXPECT_FALSE(skip(0).empty());
+    for (const std::uint64_t bytes : {~0ULL, ~0ULL - ControlChannel::kMostPart, 1ULL << 40})
+      EXPECT_TRUE(skip(bytes).empty()) << bytes;
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SpindleReaderSim, testing::Values(Qos::kVolatile, Qos::kLogged),
                          [](const auto& each) {
                            return std::string(kQosNames[static_cast<std::size_t>(each.param)]);
@@ -142,6 +161,22 @@ TEST_P(SpindleLoggedReaderSim, WhatTheOthersLackGoes) {
         EXPECT_LE(asked.questions, 10U);
         expect_equal(*asker, *source);
       }
+    }
+  });
+}
+
+// The disk fails while it cuts. The reader goes on with what it has.
+TEST_P(SpindleLoggedReaderSim, ACutThatFailsIsMadeGood) {
+  run([&](Env& env) {
+    const auto source = make(env, "source", 50);
+    for (const std::size_t passed : {0U, 1U}) {
+      CrashDisk disk;
+      EnvWithDisk own(env, disk);
+      const auto asker = make(own, "asker", 80, 100, 10);
+      disk.fail_sync(passed);
+      EXPECT_THROW(ask_all(*asker, *source), Error);
+      EXPECT_FALSE(ask_all(*asker, *source).is_refused);
+      expect_equal(*asker, *source);
     }
   });
 }

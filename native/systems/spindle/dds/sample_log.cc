@@ -43,10 +43,6 @@ std::uint64_t chained(std::uint64_t chain, NodeId publisher, std::uint64_t numbe
   return checksum(sample, mix64(mix64(chain ^ mix64(number)) ^ publisher));
 }
 
-bool is_zeros(ByteView bytes) {
-  return std::ranges::all_of(bytes, [](std::byte each) { return each == std::byte{0}; });
-}
-
 /// Calls `act(from, bytes)` for pieces of [from, to) that end where sectors do.
 template <class Act>
 void in_chunks(std::uint64_t from, std::uint64_t to, Act&& act) {
@@ -122,7 +118,6 @@ bool SampleLog::read_marks() {
 }
 
 void SampleLog::put_mark(std::uint64_t durable) {
-  if (marks_ != 0 && marked_ == durable) return;
   Bytes mark;
   ByteWriter out(mark);
   out.put(kMagic);
@@ -176,11 +171,9 @@ void SampleLog::load(bool cut_damage) {
                           (!has_mark && (used_ > kRecords || has_bytes(0)));
   if (is_damaged && !cut_damage && bugs_.refuses_damage()) refuse();
   durable_ = std::min(marked_, samples());
-  if (has_bytes(end_)) {
-    cut_bytes_ = used_ - end_;
-    env_.reached("spindle/torn_log");
-    clear_rest();
-  }
+  if (has_bytes(end_)) env_.reached("spindle/torn_log");
+  // Zeros, too: an earlier process may have written them, and its sync may have failed.
+  if (used_ > end_) clear_rest();
   used_ = end_;
   if (!has_mark) put_mark(0);  // durable before the first record
   sync();
@@ -203,8 +196,8 @@ void SampleLog::append(NodeId publisher, ByteView sample) {
 }
 
 void SampleLog::write() {
-  if (batch_.empty()) return;
   if (used_ > end_) clear_rest();  // a cut has failed in its midst
+  if (batch_.empty()) return;
   file_->write(end_, batch_);
   end_ = used_ = end_ + batch_.size();
   batch_.clear();
@@ -213,12 +206,18 @@ void SampleLog::write() {
 void SampleLog::sync() {
   write();
   if (is_doubtful_) write_again();
-  if (!bugs_.marks_behind_sync()) put_mark(samples());
-  is_doubtful_ = true;
-  file_->sync();
   is_doubtful_ = false;
+  if (!bugs_.marks_behind_sync()) put_mark(samples());
+  flush();
   durable_ = samples();
-  put_mark(durable_);
+  if (marked_ != durable_) put_mark(durable_);
+}
+
+// What was doubtful stays so.
+void SampleLog::flush() {
+  const bool was_doubtful = std::exchange(is_doubtful_, true);
+  file_->sync();
+  is_doubtful_ = was_doubtful;
 }
 
 // A sync that fails may leave data that no later one makes durable, also one of an earlier process.
@@ -231,17 +230,18 @@ void SampleLog::write_again() {
   });
 }
 
-// First the mark: a crash must not leave one that says more than the records.
+// First the mark: a crash must not leave one that says more than the records. A sync that failed
+// may have lost the last one.
 void SampleLog::clear_rest() {
-  if (marked_ > durable_) {
+  if (marked_ > durable_ || is_doubtful_) {
     put_mark(durable_);
-    file_->sync();
+    flush();
   }
   const Bytes zeros(std::min(kChunk, used_ - end_));
   in_chunks(end_, used_, [&](std::uint64_t at, std::uint64_t bytes) {
     file_->write(at, ByteView(zeros).first(bytes));
   });
-  file_->sync();
+  flush();
   used_ = end_;
 }
 

@@ -53,7 +53,6 @@ class SampleLog {
   SampleLog(Env& env, std::string name, bool cut_damage = false, Bugs bugs = {});
 
   std::uint64_t samples() const { return chains_.size(); }
-  std::uint64_t cut_bytes() const { return cut_bytes_; }
   /// The chain after the first `number` samples; requires number <= samples().
   std::uint64_t chain(std::uint64_t number) const { return number == 0 ? 0 : chains_[number - 1]; }
 
@@ -96,6 +95,7 @@ class SampleLog {
   [[noreturn]] void refuse() const;
   void put_mark(std::uint64_t durable);
   void write_again();
+  void flush();
   void clear_rest();
 
   Env& env_;
@@ -105,8 +105,7 @@ class SampleLog {
   std::vector<std::uint64_t> chains_, offsets_;  // by number
   std::uint64_t end_ = 0;                        // of the records in the file
   std::uint64_t used_ = 0;                       // what is behind is zeros
-  std::uint64_t cut_bytes_ = 0;
-  std::uint64_t durable_ = 0;             // samples
+  std::uint64_t durable_ = 0;                    // samples
   bool is_doubtful_ = true;               // a sync has failed: what it lost, no later one saves
   std::uint64_t marks_ = 0, marked_ = 0;  // marks so far, and the samples that the last one counts
   Bytes batch_;

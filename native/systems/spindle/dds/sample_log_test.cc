@@ -15,6 +15,8 @@
 namespace pyrdma::spindle::dds {
 namespace {
 
+constexpr std::size_t kNever = ~std::size_t{0};
+
 // Some samples are longer than a sector, some are zeros.
 Bytes logged(std::uint64_t number) {
   Bytes bytes(number % 5 == 3 ? 700 : 3 + number * 17 % 60);
@@ -30,7 +32,8 @@ struct Promise {
 };
 
 /// A log that was written as a pattern says: 'a' appends a sample, 'w' writes the batch, 's' syncs,
-/// 'c' cuts the last three samples, 'o' opens the log again.
+/// 'c' cuts the last three samples, 'o' opens the log again. 'S' is a sync that fails, 'C' and 'D'
+/// are cuts whose first and second sync fails.
 struct Written {
   CrashDisk disk;
   std::vector<Promise> promises{{0, 0}};
@@ -49,12 +52,21 @@ void write_as(Env& inner, std::string_view pattern, Written& written, Bugs bugs 
     } else if (act == 's') {
       log->sync();
       written.promises.push_back({written.disk.events(), samples});
-    } else if (act == 'c') {
+    } else if (act == 'S') {
+      written.disk.fail_sync();
+      EXPECT_THROW(log->sync(), Error);
+    } else if (act == 'c' || act == 'C' || act == 'D') {
       const std::uint64_t left = samples - std::min<std::uint64_t>(3, samples);
       // From now on less may be there.
       written.promises.push_back(
           {written.disk.events(), std::min(left, written.promises.back().durable)});
-      log->cut(left);
+      if (act != 'c') written.disk.fail_sync(act - 'C');
+      try {
+        log->cut(left);
+      } catch (const Error&) {
+        continue;
+      }
+      written.disk.fail_sync(kNever);
       // A crash brings back none of the others.
       CrashDisk disk(written.disk.crashed(written.disk.events(), [] { return false; }));
       EnvWithDisk after(inner, disk);
@@ -119,11 +131,16 @@ std::vector<std::string> patterns() {
                                "aaaaasoaaasoaaa",
                                "aaaaawoawoaas",
                                "aaaaaasaaacaas",
-                               "aaaasaaaacsaasaacaa"};
+                               "aaaasaaaacsaasaacaa",
+                               "aaaassCaasa",
+                               "aaaassDaasa",
+                               "aaaassDsoaas",
+                               "aaaassaawCsoas"};
   Rng rng(1, -1, "patterns");
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 80; ++i) {
     std::string& pattern = all.emplace_back();
-    for (int act = 0; act < 25; ++act) pattern += "aaaaaawwssco"[rng.below(12)];
+    const std::string_view acts = i < 40 ? "aaaaaawwssco" : "aaaaaawwsscoSCD";
+    for (int act = 0; act < 25; ++act) pattern += acts[rng.below(acts.size())];
   }
   return all;
 }
@@ -232,7 +249,7 @@ TEST(SpindleSampleLogSim, AFailedSyncIsMadeGood) {
         if (i == 3) log->sync();
       }
       log->write();
-      disk.fail_next_sync();
+      disk.fail_sync();
       EXPECT_THROW(log->sync(), Error);
       if (reopens)
         log = std::make_unique<SampleLog>(env, "log");

@@ -158,7 +158,7 @@ TEST(SpindleViewLogSim, WhatIsReadIsDurable) {
     EnvWithDisk env(inner, written.disk);
     {
       ViewLog log(env);
-      written.disk.fail_next_sync();
+      written.disk.fail_sync();
       EXPECT_THROW(log.write(views_of(5)), Error);
     }
     const LoggedViews read = ViewLog(env).views();
