@@ -44,7 +44,7 @@ void ExternalClient::publish(std::uint32_t topic, ByteView sample, Time timeout)
                    asked->is_over = true;
                    asked->is_delivered = answer && answer->size() == 1;
                  });
-    if (!channel_.run_until([&] { return asked->is_over; }, deadline)) break;
+    channel_.run_until([&] { return asked->is_over; }, deadline);
     if (asked->is_delivered) return;
     ++retries_;
     next_ = (next_ + 1) % members_.size();

@@ -126,5 +126,35 @@ TEST(SpindleClientSim, AClientGivesUpInTime) {
   });
 }
 
+// A member that has not answered in time is not asked first the next time.
+TEST(SpindleClientSim, AClientLeavesASilentMember) {
+  constexpr std::uint32_t kNodes = 4, kClient = 3;
+  fabric::sim::SimCluster cluster(runtime::sim_options(kNodes));
+  const Options options = options_of("sim", Options::of(Preset::kPaper));
+  const Topic topic = relayed(Qos::kAtomic);
+  std::uint32_t ready = 0;
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    if (env.node() != kClient) {
+      DomainParticipant participant(env, options, {topic});
+      participant.create({0, 1, 2});
+      ++ready;
+      participant.group().wait_until([&] { return is_over; }, env.now() + kPatience);
+      return;
+    }
+    ExternalClient client(env, options, {topic}, {0, 1});
+    while (ready < 3) env.sleep_until(env.now() + kMicrosecond);
+    client.publish(0, Bytes(3), kPatience);
+    EXPECT_EQ(client.retries(), 0U) << "node 0 has answered";
+    cluster.pause(0, 10 * kMillisecond);
+    EXPECT_THROW(client.publish(0, Bytes(3), 200 * kMicrosecond), Error);
+    env.sleep_until(env.now() + 2 * kMillisecond);  // the others go on without it
+    const std::uint64_t before = client.retries();
+    client.publish(0, Bytes(3), kPatience);
+    EXPECT_EQ(client.retries(), before);
+    is_over = true;
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::spindle::dds
