@@ -1,12 +1,9 @@
 #include "systems/spindle/dds/participant.h"
 
 #include <algorithm>
-#include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "base/error.h"
-#include "systems/spindle/scopes.h"
 
 namespace pyrdma::spindle::dds {
 

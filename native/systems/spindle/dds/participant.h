@@ -2,7 +2,7 @@
 // one group, and a topic is a subgroup of just its participants. README.md maps the names of the
 // OMG's standard.
 //
-//   participant.cc   publishing, storage of samples, late joiners
+//   participant.cc   publishing, late joiners
 //   restart.cc       a domain begins again from its logs
 #pragma once
 #include <functional>

@@ -8,9 +8,8 @@
 //   up to its end: then they are a majority of a later view, which may have run;
 // - what a client was told to be delivered has been delivered by all subscribers in the view;
 // - all logs are equal in the end: of nodes that restart together, and of one that comes later;
-// - a log has only samples that were published, each once, in the order of their publisher; those
-// of
-//   a client may come twice.
+// - a log has only samples that were published, each once, in the order of their publisher;
+//   those of a client may come twice.
 #pragma once
 #include <cstdint>
 #include <functional>

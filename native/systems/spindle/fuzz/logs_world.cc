@@ -65,7 +65,7 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
     founders_.resize(least);
   else if (rng_.below(2) == 0)
     founders_.resize(least + rng_.below(topic_.subscribers.size()));
-  if (rng_.below(16) == 0) filled_ = kLongLog;
+  if (rng_.below(16) == 0) is_filled_ = true;
   joins_at_once_ = grows_ || rng_.below(2) == 0;
 }
 
@@ -150,11 +150,11 @@ void LogsWorld::rot_views(Env& env) {
 // The founders agree on a long log, which the others do not have. A disk takes its time for each
 // request: longer than a member may be silent, if there is one for each sample.
 void LogsWorld::fill_log(Env& env) {
-  if (filled_ == 0 || had_published_ || !is_founder(env.node()) ||
+  if (!is_filled_ || had_published_ || !is_founder(env.node()) ||
       !topic_.has_subscriber(env.node()))
     return;
   dds::SampleLog log(env, kLogName);
-  for (std::uint64_t i = log.samples(); i < filled_; ++i) {
+  for (std::uint64_t i = log.samples(); i < kLongLog; ++i) {
     const std::string text = "filled.0." + std::to_string(i);
     log.append(0, std::as_bytes(std::span(text)));
     oracle_.published(text);
@@ -408,8 +408,6 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
 }  // namespace scenario
 
 fuzz::Scenario logs_scenario() {
-  std::vector<std::string_view> mutations(kLogBugNames.begin(), kLogBugNames.end());
-  mutations.insert(mutations.end(), kSlowBugNames.begin(), kSlowBugNames.end());
   return {
       "spindle_logs",
       "Spindle's logged topics while hosts lose power and start again",

@@ -72,7 +72,7 @@ class LogsWorld {
   bool rots_ = false, joins_at_once_ = false;
   bool grows_ = false;  // one subscriber begins, and the power fails while the others join
   bool has_published_ = false, had_published_ = false;  // had: before this round
-  std::uint32_t filled_ = 0;  // samples in the logs of the founders at the begin
+  bool is_filled_ = false;                              // the logs of the founders, at the begin
   fabric::sim::SimCluster* cluster_ = nullptr;
   std::vector<bool> is_rotten_;     // by node: its log may be refused
   std::vector<Bytes> views_files_;  // by node: as it is to be again

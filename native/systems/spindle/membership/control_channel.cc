@@ -37,9 +37,10 @@ ControlChannel::ControlChannel(Env& env, const Options& options, std::uint32_t e
 ControlChannel::~ControlChannel() = default;
 
 void ControlChannel::serve(ControlType type, Serve handler) {
-  serve_later(type, [handler = std::move(handler)](NodeId from, ByteView request) -> Later {
-    return [answer = handler(from, request)] { return answer; };
-  });
+  endpoint_->register_handler(static_cast<std::uint8_t>(type),
+                              [handler = std::move(handler)](erpc::RequestHandle& handle) {
+                                respond(handle, handler(handle.client_node(), handle.request()));
+                              });
 }
 
 void ControlChannel::serve_later(ControlType type, ServeLater handler) {
@@ -53,11 +54,14 @@ void ControlChannel::serve_later(ControlType type, ServeLater handler) {
 
 bool ControlChannel::answer(erpc::RequestHandle& handle, const Later& later) {
   const std::optional<Bytes> answer = later();
-  if (!answer) return false;
-  const std::span<std::byte> room = handle.response(static_cast<std::uint32_t>(answer->size()));
-  if (!answer->empty()) std::memcpy(room.data(), answer->data(), answer->size());
+  if (answer) respond(handle, *answer);
+  return answer.has_value();
+}
+
+void ControlChannel::respond(erpc::RequestHandle& handle, const Bytes& answer) {
+  const std::span<std::byte> room = handle.response(static_cast<std::uint32_t>(answer.size()));
+  if (!answer.empty()) std::memcpy(room.data(), answer.data(), answer.size());
   handle.respond();
-  return true;
 }
 
 // Sessions of nodes that died just now still take their place. There is no session then.

@@ -70,6 +70,7 @@ class ControlChannel {
   std::optional<erpc::SessionId> session_to(NodeId node);
   void end_refused();
   static bool answer(erpc::RequestHandle& handle, const Later& later);
+  static void respond(erpc::RequestHandle& handle, const Bytes& answer);
 
   std::map<NodeId, erpc::SessionId> sessions_;
   std::map<std::uint64_t, Call> calls_;
