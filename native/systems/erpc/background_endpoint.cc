@@ -25,20 +25,8 @@ struct BackgroundEndpoint::Pending {
   MsgBuffer *request, *response;
 };
 
-namespace {
-
-// Each connect() has its own time.
-Options without_timeout(Options options) {
-  options.connect_timeout = 3600 * kSecond;
-  return options;
-}
-
-}  // namespace
-
 BackgroundEndpoint::BackgroundEndpoint(Env& env, const Options& options, std::uint32_t number)
-    : env_(env),
-      endpoint_(std::make_unique<Endpoint>(env, without_timeout(options), number)),
-      mutex_(env) {
+    : env_(env), endpoint_(std::make_unique<Endpoint>(env, options, number)), mutex_(env) {
   thread_ = env_.spawn("erpc/loop", [this] { run(); });
 }
 
@@ -116,7 +104,7 @@ void BackgroundEndpoint::register_handler(std::uint8_t type, Handler handler, Ru
 SessionId BackgroundEndpoint::connect(EndpointName server, Time timeout) {
   const Time deadline = env_.now() + timeout;
   SessionId session = 0;
-  in_loop([&] { session = endpoint_->create_session(server); });
+  in_loop([&] { session = endpoint_->create_session(server, timeout); });
   while (true) {
     bool is_connected = false, is_lost = false;
     in_loop([&] {

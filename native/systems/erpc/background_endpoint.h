@@ -30,8 +30,7 @@ class BackgroundEndpoint {
   /// An error that the handler throws goes to the client (RequestHandle::fail). Throws like
   /// Endpoint::register_handler.
   void register_handler(std::uint8_t type, Handler handler, RunIn where);
-  /// Returns a connected session. Throws Error(kTimeout), naming the server, without an answer. The
-  /// option connect_timeout has no meaning here.
+  /// Returns a connected session. Throws Error(kTimeout), naming the server, without an answer.
   SessionId connect(EndpointName server, Time timeout);
   /// Ends a session. Throws Error(kInvalidArgument) if it has requests.
   void disconnect(SessionId session);

@@ -70,7 +70,7 @@ ClientSession& Endpoint::new_session() {
   return session;
 }
 
-SessionId Endpoint::create_session(EndpointName server) {
+SessionId Endpoint::create_session(EndpointName server, std::optional<Time> connect_timeout) {
   if (server.node >= env_.nodes()) {
     throw Error(ErrorCode::kInvalidArgument, "create_session: node " + std::to_string(server.node) +
                                                  " of " + std::to_string(env_.nodes()) +
@@ -105,7 +105,9 @@ SessionId Endpoint::create_session(EndpointName server) {
   session.server = server;
   session.known = &known_[{server.node, server.endpoint}];
   session.heard = session.asked = now;
-  session.connect_by = now + options_.connect_timeout;
+  const Time patience = connect_timeout.value_or(options_.connect_timeout);
+  session.connect_by = now + patience;
+  session.insists_from = now + patience / 2;
   session.why_lost = session.refusal = "";
   ask_to_connect(session, now);
   manage_at_ = std::min(manage_at_, now + options_.connect_interval);

@@ -136,6 +136,7 @@ struct ClientSession {
   std::unique_ptr<fabric::AddressHandle> handle;
   KnownEndpoint* known = nullptr;  // the server
   Time connect_by = 0, asked = 0;
+  Time insists_from = 0;         // it asks a busy server, too
   std::uint32_t unanswered = 0;  // pings, or requests to connect or disconnect
   const char* why_lost = "";
   const char* refusal = "";  // while connecting: what the server has said last

@@ -239,6 +239,7 @@ void Endpoint::take_for_client(const Packet& packet, const ManagementMessage& me
 // Other sessions of the server may end meanwhile, or receives come back with a restart. Until
 // connect_timeout the client asks again. Other options stay what they are.
 void Endpoint::take_refusal(ClientSession& session, Refusal reason) {
+  bool is_final = bugs_.has(Bug::kRefusalIsFinal);
   if (reason == Refusal::kNoReceives) {
     session.refusal =
         "the server has no receives left for the session's credits; raise receive_entries there, "
@@ -249,10 +250,9 @@ void Endpoint::take_refusal(ClientSession& session, Refusal reason) {
     session.refusal =
         "the server has other options; give both the same slots, packet_bytes and checksums, and "
         "the client no more credits than the server";
+    is_final = true;
   }
-  if (bugs_.has(Bug::kRefusalIsFinal) ||
-      (reason != Refusal::kNoReceives && reason != Refusal::kNoSessions))
-    lose_session(session, session.refusal);
+  if (is_final) lose_session(session, session.refusal);
 }
 
 void Endpoint::take_connected(ClientSession& session, const Packet& packet,
@@ -318,7 +318,7 @@ void Endpoint::manage(Time now) {
 bool Endpoint::is_to_ask_again(const ClientSession& session, Time now) const {
   const Time interval = options_.connect_interval;
   const bool is_busy = now - std::max(session.known->connected, connecting_since_) < interval &&
-                       now < session.connect_by - options_.connect_timeout / 2;
+                       now < session.insists_from;
   return now - session.asked >= interval && !is_busy;
 }
 
