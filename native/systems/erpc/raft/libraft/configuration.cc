@@ -6,9 +6,9 @@
 //   and keeps it when its entry is cut off.
 // - A snapshot is installed: the library keeps the mark of a configuration that was not committed.
 // - A snapshot is taken while a configuration is not committed: the library puts that one into it.
-// - A follower stands for election while it stores a configuration: the library takes that over
-// when
-//   it is stored, and only in a follower. As leader it would count other voters than the others do.
+// - A follower stands for election while it stores a configuration: the library takes that
+//   over when it is stored, and only in a follower. As leader it would count other voters than the
+//   others do.
 //
 // A configuration is that of the last change in the log (thesis, section 4.1), so the seam reads it
 // there.

@@ -90,7 +90,6 @@ Bytes LibraftMember::encode_message(const struct raft_message& m) {
   }
 }
 
-// Fills a message of the library. The library frees entries, servers and data.
 // A member may have become a voter by an entry that it has not got, and a majority may need its
 // vote. Who asks knows whose votes count (thesis, 4.2.2), so it votes in each role. Libraft 0.15
 // refuses a vote by the role, and only its voters forget a leader that is silent. No vote changes a
@@ -105,6 +104,7 @@ void LibraftMember::vote(struct raft_message& request) {
   own->role = role;
 }
 
+// Fills a message of the library. The library frees entries, servers and data.
 void LibraftMember::pass_on(NodeId from, Message& message) {
   const std::string address = address_of(std::uint64_t{from} + 1);
   struct raft_message m {};
