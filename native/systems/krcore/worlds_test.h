@@ -34,6 +34,25 @@ class KrcoreWorlds : public testing::TestWithParam<std::string> {
   }
 };
 
+/// Of services whose queue pairs share one pool, and get a reliable connection only when they must.
+inline Options one_core(Bugs bugs = {}) {
+  Options options;
+  options.cores = 1;
+  options.arena_bytes = 1 << 20;
+  options.rc_policy = RcPolicy::kNever;
+  options.bugs = bugs;
+  return options;
+}
+
+/// Of devices without dynamic connections.
+inline fabric::sim::SimOptions without_dynamic(std::uint32_t nodes) {
+  fabric::sim::SimOptions options = runtime::sim_options(nodes);
+  auto values = fabric::sim::test_profile_values();
+  values["nic.has_dc"] = 0;
+  options.profile = fabric::sim::SimProfile::from_values(values);
+  return options;
+}
+
 inline auto krcore_worlds() {
   std::vector<std::string> names;
 #if !defined(__SANITIZE_THREAD__)

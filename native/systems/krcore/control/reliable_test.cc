@@ -14,34 +14,23 @@ using fabric::Status;
 constexpr NodeId kOffers = 2;  // has no service, and makes the offers
 
 Options for_offers(Bug bug = Bug::kNone) {
-  Options options;
-  options.cores = 1;
-  options.arena_bytes = 1 << 20;
-  options.rc_policy = RcPolicy::kNever;
+  Options options = one_core(bug);
   options.rc_queue_pairs = 4;
-  options.bugs = bug;
   return options;
-}
-
-std::string port_key(NodeId node, std::uint32_t life) {
-  return Options().name + "/service/" + std::to_string(node) + "/" + std::to_string(life);
 }
 
 /// A life of the node that makes offers to node 0.
 class Offering {
  public:
-  Offering(Env& env, std::uint32_t life) : env_(env), life_(life), port_(env) {
-    env.device().rendezvous().publish_value(port_key(env.node(), life), port_.port());
+  Offering(Env& env, std::uint32_t life) : env_(env), life_(life), port_(env, 8) {
+    env.device().rendezvous().publish_value(key_of(env.node(), life), port_.port());
   }
   /// Sends a message and returns its answer.
   ControlMessage ask(ControlMessage message) {
     message.from = env_.node();
     message.incarnation = life_;
     message.port = port_.port();
-    message.sum = sum_of(message);
-    port_.send(env_.device().rendezvous().await_value<fabric::QpAddress>(port_key(0, 0),
-                                                                         env_.now() + kSecond),
-               std::as_bytes(std::span(&message, 1)));
+    send(env_, port_, 0, message);
     for (;;) {
       const std::vector<std::byte> bytes = port_.take();
       const auto answer = parse_control(bytes.data(), bytes.size());
@@ -84,8 +73,7 @@ void with_offers(
   fabric::sim::SimCluster cluster(runtime::sim_options(3));
   cluster.run([&](Env& env) {
     if (env.node() == kOffers) {
-      env.device().rendezvous().publish_value(Options().name + "/booted/" + std::to_string(kOffers),
-                                              std::uint8_t{1});
+      seem_booted(env);
       offers(env);
       return runtime::node_barrier(env, "done", 100 * kSecond);
     }
@@ -166,8 +154,7 @@ TEST(KrcoreReliableSim, AFarewellEndsOnlyTheSendersConnections) {
   cluster.run([&](Env& env) {
     const auto meet = [&](const char* name) { runtime::node_barrier(env, name, 100 * kSecond); };
     if (env.node() == kOffers) {
-      env.device().rendezvous().publish_value(Options().name + "/booted/" + std::to_string(kOffers),
-                                              std::uint8_t{1});
+      seem_booted(env);
       Offering offering(env, 0);
       meet("made");
       EXPECT_EQ(offering.about(ControlKind::kDisconnect, number), ControlKind::kRegistered);

@@ -18,26 +18,10 @@ constexpr NodeId kStranger = 3;
 constexpr Time kEnd = 100 * kSecond;
 
 Options among_strangers(Bug bug = Bug::kNone) {
-  Options options;
-  options.cores = 1;
-  options.arena_bytes = 1 << 20;
-  options.rc_policy = RcPolicy::kNever;
+  Options options = one_core(bug);
   options.lease = 2 * kMillisecond;
   options.meta_servers = {2};
-  options.bugs = bug;
   return options;
-}
-
-std::string key_of(NodeId node) {
-  return Options().name + "/service/" + std::to_string(node) + "/0";
-}
-
-/// Sends a datagram to a service's port.
-void send(Env& env, Stranger& stranger, NodeId to, ControlMessage message) {
-  message.sum = sum_of(message);
-  stranger.send(
-      env.device().rendezvous().await_value<fabric::QpAddress>(key_of(to), env.now() + kSecond),
-      std::as_bytes(std::span(&message, 1)));
 }
 
 /// Tells how much of node 0's service no longer works: a connect to node 1 within a millisecond, a
@@ -70,10 +54,8 @@ int broken_by(Bug bug, const std::function<void(Env&, Stranger&)>& sends) {
     if (env.node() == kStranger) {
       Stranger stranger(env);
       // It has no service, and takes part in the boot by its keys.
-      fabric::Rendezvous& rendezvous = env.device().rendezvous();
-      rendezvous.publish_value(key_of(kStranger), stranger.port());
-      rendezvous.publish_value(Options().name + "/booted/" + std::to_string(kStranger),
-                               std::uint8_t{1});
+      env.device().rendezvous().publish_value(key_of(kStranger), stranger.port());
+      seem_booted(env);
       runtime::node_barrier(env, "up");
       sends(env, stranger);
       runtime::node_barrier(env, "sent");

@@ -1,60 +1,70 @@
 #include "systems/krcore/fuzz/stranger.h"
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
-#include <string>
+
+#include "base/assert.h"
 
 namespace pyrdma::krcore::scenario {
 
+Stranger::Stranger(Env& env, std::uint32_t receives) : env_(env) {
+  fabric::Device& device = env.device();
+  device.open();
+  domain_ = device.create_protection_domain();
+  sent_ = device.create_completion_queue(kSends);
+  received_ = device.create_completion_queue(std::max(receives, 1U));
+  fabric::QpOptions options;
+  options.transport = fabric::Transport::kUd;
+  options.send_entries = kSends;
+  options.receive_entries = std::max(receives, 1U);
+  options.max_sges = 1;
+  qp_ = device.create_queue_pair(*domain_, *sent_, *received_, options);
+  qp_->connect({});
+  memory_ = device.allocate(*domain_, std::size_t{1 + receives} * kSlot);
+  for (std::uint32_t slot = 0; slot < receives; ++slot) receive(slot);
+}
+
+void Stranger::receive(std::uint32_t slot) {
+  qp_->receive(memory_->sge(std::size_t{1 + slot} * kSlot, kSlot), slot);
+}
+
+bool Stranger::send(const fabric::QpAddress& to, std::span<const std::byte> datagram) {
+  PYRDMA_CHECK(datagram.size(), <=, kMostBytes);
+  if (qp_->state() == fabric::QpState::kSendQueueError) qp_->modify(fabric::QpState::kReadyToSend);
+  const auto handle = env_.device().create_address_handle(*domain_, to);
+  std::memcpy(memory_->data(), datagram.data(), datagram.size());
+  const fabric::Sge sge = memory_->sge(0, static_cast<std::uint32_t>(datagram.size()));
+  fabric::WorkRequest request;
+  request.sges = &sge;
+  request.sge_count = 1;
+  request.opcode = fabric::Opcode::kSend;
+  request.address_handle = handle.get();
+  request.remote_qpn = to.qp_num;
+  request.remote_qkey = to.qkey;
+  if (qp_->post({&request, 1}).accepted != 1) return false;
+  fabric::Completion done;
+  return env_.poll_until([&] { return sent_->poll({&done, 1}) == 1; }, kForever);
+}
+
+std::vector<std::byte> Stranger::take() {
+  fabric::Completion wc;
+  if (!env_.poll_until([&] { return received_->poll({&wc, 1}) == 1; }, env_.now() + kSecond))
+    return {};
+  const std::byte* at = memory_->data() + (1 + wc.wr_id) * kSlot;
+  const std::vector<std::byte> datagram(at + fabric::kGrhBytes, at + wc.byte_count);
+  receive(static_cast<std::uint32_t>(wc.wr_id));
+  return datagram;
+}
+
+std::string port_key(const std::string& service, NodeId node, std::uint32_t life) {
+  return service + "/service/" + std::to_string(node) + "/" + std::to_string(life);
+}
+
 namespace {
 
-/// A datagram queue pair of no service. What it sends may be lost.
-class ForgedPort {
- public:
-  explicit ForgedPort(Env& env) : env_(env) {
-    fabric::Device& device = env.device();
-    domain_ = device.create_protection_domain();
-    completions_ = device.create_completion_queue(kEntries);
-    fabric::QpOptions options;
-    options.transport = fabric::Transport::kUd;
-    options.send_entries = options.receive_entries = kEntries;
-    options.max_sges = 1;
-    qp_ = device.create_queue_pair(*domain_, *completions_, *completions_, options);
-    qp_->connect({});
-    memory_ = device.allocate(*domain_, sizeof(ControlMessage));
-  }
-  fabric::QpAddress address() const { return qp_->address(); }
-  void send(const fabric::QpAddress& to, const ControlMessage& message) {
-    if (qp_->state() == fabric::QpState::kSendQueueError)
-      qp_->modify(fabric::QpState::kReadyToSend);
-    const auto handle = env_.device().create_address_handle(*domain_, to);
-    std::memcpy(memory_->data(), &message, sizeof message);
-    const fabric::Sge sge = memory_->sge(0, sizeof message);
-    fabric::WorkRequest request;
-    request.sges = &sge;
-    request.sge_count = 1;
-    request.opcode = fabric::Opcode::kSend;
-    request.address_handle = handle.get();
-    request.remote_qpn = to.qp_num;
-    request.remote_qkey = to.qkey;
-    if (qp_->post({&request, 1}).accepted != 1) return;
-    fabric::Completion done;
-    env_.poll_until([&] { return completions_->poll({&done, 1}) == 1; }, kForever);
-  }
-
- private:
-  static constexpr std::uint32_t kEntries = 4;
-  Env& env_;
-  std::unique_ptr<fabric::ProtectionDomain> domain_;
-  std::unique_ptr<fabric::CompletionQueue> completions_;
-  std::unique_ptr<fabric::QueuePair> qp_;
-  std::unique_ptr<fabric::MemoryRegion> memory_;
-};
-
 std::optional<fabric::QpAddress> port_of(World& world, Env& env, NodeId node, std::uint32_t life) {
-  const auto bytes = env.device().rendezvous().find(
-      world.shape.service.name + "/service/" + std::to_string(node) + "/" + std::to_string(life));
+  const auto bytes = env.device().rendezvous().find(port_key(world.shape.service.name, node, life));
   fabric::QpAddress port;
   if (!bytes || bytes->size() != sizeof port) return std::nullopt;
   std::memcpy(&port, bytes->data(), sizeof port);
@@ -65,7 +75,7 @@ std::optional<fabric::QpAddress> port_of(World& world, Env& env, NodeId node, st
 }  // namespace
 
 void send_forged(World& world, Env& env) {
-  ForgedPort own(env);
+  Stranger own(env);
   Rng rng = env.rng("forged");
   const auto node = [&] { return static_cast<NodeId>(rng.below(world.options.nodes)); };
   while (!world.is_over) {
@@ -81,15 +91,15 @@ void send_forged(World& world, Env& env) {
     message.ticket = rng.below(100);
     message.meta = {static_cast<std::uint32_t>(rng()), static_cast<std::uint32_t>(rng()),
                     message.incarnation};
-    message.queue_pair = own.address();
+    message.queue_pair = own.port();
     message.queue_pair.node = message.from;
-    message.port = own.address();
+    message.port = own.port();
     // The port of the node that it names, as its peers know it.
     if (rng.below(2) == 0)
-      message.port = port_of(world, env, message.from, life).value_or(own.address());
+      message.port = port_of(world, env, message.from, life).value_or(own.port());
     message.sum = sum_of(message);
     if (const auto to = port_of(world, env, message.to, world.nodes[message.to].life))
-      own.send(*to, message);
+      own.send(*to, std::as_bytes(std::span(&message, 1)));
   }
 }
 

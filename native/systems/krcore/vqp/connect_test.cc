@@ -6,14 +6,6 @@
 namespace pyrdma::krcore {
 namespace {
 
-fabric::sim::SimOptions without_dynamic(std::uint32_t nodes) {
-  fabric::sim::SimOptions options = runtime::sim_options(nodes);
-  auto values = fabric::sim::test_profile_values();
-  values["nic.has_dc"] = 0;
-  options.profile = fabric::sim::SimProfile::from_values(values);
-  return options;
-}
-
 Options small() {
   Options options;
   options.arena_bytes = 1 << 20;

@@ -14,10 +14,8 @@ TEST(KrcoreZeroCopySim, ALostRefusalComesAgain) {
   for (const bool is_popped : {false, true}) {
     fabric::sim::SimCluster cluster(runtime::sim_options(2));
     cluster.run([&](Env& env) {
-      Options options;
-      options.cores = options.dc_queue_pairs = 1;
-      options.arena_bytes = 1 << 20;
-      options.rc_policy = RcPolicy::kNever;
+      Options options = one_core();
+      options.dc_queue_pairs = 1;
       // The receiver's queue pair gives up while the link is blocked, the sender's does not.
       options.timeout_us = env.node() == 1 ? 20 : 10'000;
       options.retry_count = 1;
@@ -62,11 +60,7 @@ TEST(KrcoreZeroCopySim, ALostRefusalComesAgain) {
 // Node 2's messages arrive, and nothing stays for the dead node.
 TEST(KrcoreZeroCopySim, ADeadSenderSilencesNoOther) {
   for (const Bug bug : {Bug::kNone, Bug::kNoWayKept}) {
-    fabric::sim::SimOptions simulation = runtime::sim_options(3);
-    auto values = fabric::sim::test_profile_values();
-    values["nic.has_dc"] = 0;
-    simulation.profile = fabric::sim::SimProfile::from_values(values);
-    fabric::sim::SimCluster cluster(simulation);
+    fabric::sim::SimCluster cluster(without_dynamic(3));
     int of_dead = 0, of_living = 0;
     std::size_t left = 0;
     bool is_bound = false, is_announced = false, is_over = false;
@@ -74,12 +68,8 @@ TEST(KrcoreZeroCopySim, ADeadSenderSilencesNoOther) {
       const auto await = [&](const bool& flag) {
         while (!flag) env.sleep_until(env.now() + 10 * kMicrosecond);
       };
-      Options options;
-      options.cores = 1;
-      options.arena_bytes = 1 << 20;
-      options.rc_policy = RcPolicy::kNever;
+      Options options = one_core(bug);
       options.zero_copy_above = 1024;
-      options.bugs = bug;
       Service service(env, options);
       App app(service);
       const Registration own = app.reg_mr(65536);

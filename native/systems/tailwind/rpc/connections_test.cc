@@ -239,17 +239,17 @@ std::uint32_t connections_left(const std::string& world, Bugs bugs, Time patienc
     }
     while (taking.load() == nullptr) env.sleep_until(env.now() + kMillisecond);
     Transport living(env, options, ServerId::of_client(1, 0, 0), 64);
-    EXPECT_EQ(call(env, living, kSecond), CallEnd::kAnswered);
+    EXPECT_EQ(call(env, living, tailwind::patience(world)), CallEnd::kAnswered);
     for (std::uint32_t number = 1; number <= 20; ++number) {
       Transport transport(env, options, ServerId::of_client(1, 0, number), 64);
-      EXPECT_EQ(call(env, transport, kSecond), CallEnd::kAnswered);
+      EXPECT_EQ(call(env, transport, tailwind::patience(world)), CallEnd::kAnswered);
     }
     const Time end = env.now() + patience;
     while (env.now() < end && taking.load()->connections() != 1)
       env.sleep_until(env.now() + 10 * kMillisecond);
     env.sleep_until(env.now() + 10 * options.call_timeout);
     left = taking.load()->connections();
-    EXPECT_EQ(call(env, living, kSecond), CallEnd::kAnswered);
+    EXPECT_EQ(call(env, living, tailwind::patience(world)), CallEnd::kAnswered);
     EXPECT_EQ(living.counters().broken, 0U);
     is_over.store(true);
   });
