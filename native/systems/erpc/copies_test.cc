@@ -28,8 +28,7 @@ void run_late(const Options& options, Time delay, Bugs bugs,
       late.push_back({handle, env.now() + delay});
     });
     if (env.node() == 0) {
-      const SessionId session = endpoint.create_session({1, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {1, 0});
       client(endpoint, session);
       is_over = true;
       return;

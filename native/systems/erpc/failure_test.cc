@@ -43,11 +43,6 @@ class ErpcFailures : public testing::Test {
       }
     });
   }
-  static SessionId connect_to(Endpoint& endpoint) {
-    const SessionId session = endpoint.create_session({1, 0});
-    endpoint.connect({&session, 1});
-    return session;
-  }
   SimOptions sim_;
   Options options_;
   Endpoint* server_ = nullptr;
@@ -58,7 +53,7 @@ class ErpcFailures : public testing::Test {
 TEST_F(ErpcFailures, ADeadServerEndsEveryRequestAndItsSuccessorServes) {
   sim_.faults[Fault::number_reuse].rate = 1;
   run([](SimCluster& cluster, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     std::vector<std::unique_ptr<TestCall>> calls;
     for (std::uint32_t i = 0; i < 12; ++i) {
       calls.push_back(std::make_unique<TestCall>(endpoint, 16, 16, i));
@@ -77,7 +72,7 @@ TEST_F(ErpcFailures, ADeadServerEndsEveryRequestAndItsSuccessorServes) {
     ASSERT_TRUE(refused.send(session).wait());
     EXPECT_EQ(refused.outcome(), Outcome::kNotSent);
     endpoint.destroy_session(session);
-    const SessionId again = connect_to(endpoint);
+    const SessionId again = connect_to(endpoint, {1, 0});
     TestCall call(endpoint, 100, 5000);
     ASSERT_TRUE(call.send(again).wait());
     EXPECT_TRUE(call.is_right());
@@ -86,7 +81,7 @@ TEST_F(ErpcFailures, ADeadServerEndsEveryRequestAndItsSuccessorServes) {
 
 TEST_F(ErpcFailures, AServerThatClosesTellsItsClients) {
   run([this](SimCluster&, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     TestCall call(endpoint, 16, 16);
     call.send(session, 2);
     endpoint.run_for(20 * kMicrosecond);
@@ -104,7 +99,7 @@ TEST_F(ErpcFailures, AServerForgetsADeadClient) {
     serve_sized(endpoint);
     endpoint.register_handler(3, [&](RequestHandle& handle) { late_.push_back(handle); });
     if (env.node() == 0) {
-      const SessionId session = connect_to(endpoint);
+      const SessionId session = connect_to(endpoint, {1, 0});
       TestCall call(endpoint, 16, 16);
       call.send(session, 3);
       endpoint.run_for(kSecond);
@@ -123,7 +118,7 @@ TEST_F(ErpcFailures, AServerForgetsADeadClient) {
 
 TEST_F(ErpcFailures, TheScanForLossesSendsAgainAndEnds) {
   run([](SimCluster& cluster, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     cluster.block(1, 0, 200 * kMicrosecond);
     TestCall call(endpoint, 10'000, 20'000);
     ASSERT_TRUE(call.send(session).wait());
@@ -144,7 +139,7 @@ TEST_F(ErpcFailures, BothSidesDrainAfterARetransmission) {
   for (const Bug bug : {Bug::kNone, Bug::kNoDrainAtClient, Bug::kNoDrainAtServer}) {
     run(
         [&](SimCluster& cluster, Endpoint& endpoint) {
-          const SessionId session = connect_to(endpoint);
+          const SessionId session = connect_to(endpoint, {1, 0});
           TestCall first(endpoint, 100, 100);
           ASSERT_TRUE(first.send(session).wait());
           const std::uint64_t here = endpoint.packets().drains, there = server_->packets().drains;
@@ -165,7 +160,7 @@ TEST_F(ErpcFailures, TheTurnThatSendsACopyFromTheWheelDrains) {
   options_.rate_limiter_bypass = false;
   options_.failure_timeout = 5 * kMillisecond;  // no ping meanwhile
   run([](SimCluster& cluster, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     cluster.block(1, 0, 70 * kMicrosecond);
     TestCall call(endpoint, 100, 100);
     call.send(session);
@@ -186,7 +181,7 @@ TEST_F(ErpcFailures, TheTurnThatSendsACopyFromTheWheelDrains) {
 // A session that ends with requests under way drains too: at the client, and at the server.
 TEST_F(ErpcFailures, BothSidesDrainWhenASessionEnds) {
   run([this](SimCluster& cluster, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     TestCall call(endpoint, 5000, 100), late(endpoint, 16, 16);
     late.send(session, 3);
     endpoint.run_for(10 * kMicrosecond);
@@ -205,7 +200,7 @@ TEST_F(ErpcFailures, BothSidesDrainWhenASessionEnds) {
 
 TEST_F(ErpcFailures, AResponseLongerThanItsBufferEndsTheRequestAlone) {
   run([](SimCluster&, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     for (const std::uint32_t bytes : {33U, 5000U, 50'000U}) {
       TestCall call(endpoint, 16, 32);
       std::memcpy(call.request().data(), &bytes, sizeof bytes);
@@ -282,7 +277,7 @@ TEST_F(ErpcFailures, ServersRefuseOtherOptionsAndSessionsWithoutReceives) {
 TEST_F(ErpcFailures, AQueuePairInTheErrorStateComesBack) {
   sim_.faults[Fault::qp_error].rate = 0.01;
   run([](SimCluster&, Endpoint& endpoint) {
-    const SessionId session = connect_to(endpoint);
+    const SessionId session = connect_to(endpoint, {1, 0});
     for (std::uint32_t i = 0; i < 300; ++i) {
       TestCall call(endpoint, 4 + i * 10, i * 20, i);
       ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
@@ -295,8 +290,7 @@ TEST_F(ErpcFailures, AQueuePairInTheErrorStateComesBack) {
 // An endpoint is the client and the server of its sessions to itself.
 TEST_F(ErpcFailures, ASessionToTheOwnEndpointLives) {
   run([this](SimCluster&, Endpoint& endpoint) {
-    const SessionId session = endpoint.create_session({0, 0});
-    endpoint.connect({&session, 1});
+    const SessionId session = connect_to(endpoint, {0, 0});
     endpoint.run_for(5 * options_.failure_timeout);
     TestCall call(endpoint, 100, 9000);
     ASSERT_TRUE(call.send(session).wait(kMillisecond));

@@ -35,8 +35,7 @@ Traffic traffic_of(std::uint32_t request, std::uint32_t response) {
       while (!is_over) endpoint.run_for(20 * kMicrosecond);
       return;
     }
-    const SessionId session = endpoint.create_session({1, 0});
-    endpoint.connect({&session, 1});
+    const SessionId session = connect_to(endpoint, {1, 0});
     const auto reads = [&](NodeId node) { return cluster.counters(node).payload_dma_reads; };
     found.reads_of_client = reads(0);
     found.reads_of_server = reads(1);

@@ -45,8 +45,7 @@ TEST(ErpcShmHostile, CompletionsOfNoPlaceAreDropped) {
   run_endpoints("shm", 2, {}, [](Endpoint& endpoint) {
     serve_sized(endpoint);
     if (endpoint.env().node() != 0) return;
-    const SessionId session = endpoint.create_session({1, 0});
-    endpoint.connect({&session, 1});
+    const SessionId session = connect_to(endpoint, {1, 0});
     Forger forger(endpoint);
     std::mt19937_64 random(5);
     for (std::uint32_t i = 0; i < 1000; ++i) {

@@ -85,8 +85,7 @@ class ErpcPackets : public testing::Test {
         return;
       }
       Endpoint endpoint(env, options);
-      const SessionId session = endpoint.create_session({1, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {1, 0});
       TestCall call(endpoint, request, response);
       ASSERT_TRUE(call.send(session).wait(5 * kMillisecond)) << endpoint.describe_pending();
       EXPECT_EQ(call.outcome(), Outcome::kOk);
@@ -141,7 +140,7 @@ template <class Check>
 void serve_by_hand(Env& env, const Options& options, const bool& is_over, Check check) {
   Endpoint endpoint(env, options);
   serve_sized(endpoint);
-  while (!is_over) endpoint.run_for(20 * kMicrosecond);
+  EXPECT_TRUE(endpoint.run_until([&] { return is_over; }, kPatience));
   check(endpoint);
 }
 
@@ -253,8 +252,7 @@ TEST_F(ErpcPackets, SessionsOfEqualNamesHaveOtherNumbers) {
     if (env.node() == 0) {
       Endpoint endpoint(env, options);
       for (std::uint32_t i = 0; i < kSessions; ++i) {
-        const SessionId session = endpoint.create_session({1, 0});
-        endpoint.connect({&session, 1});
+        const SessionId session = connect_to(endpoint, {1, 0});
         endpoint.destroy_session(session);
         endpoint.run_until([&] { return endpoint.client_sessions() == 0; }, kForever);
       }

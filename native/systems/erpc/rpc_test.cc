@@ -12,12 +12,6 @@ namespace pyrdma::erpc {
 
 namespace {
 
-SessionId connect_to(Endpoint& endpoint, NodeId server) {
-  const SessionId session = endpoint.create_session({server, 0});
-  endpoint.connect({&session, 1});
-  return session;
-}
-
 INSTANTIATE_TEST_SUITE_P(Worlds, ErpcWorlds, erpc_worlds(),
                          [](const auto& each) { return each.param; });
 
@@ -25,7 +19,7 @@ TEST_P(ErpcWorlds, ResponsesFollowFromRequestsOfAllSizes) {
   run(2, [](Endpoint& endpoint) {
     serve_sized(endpoint);
     if (endpoint.env().node() != 0) return;
-    const SessionId session = connect_to(endpoint, 1);
+    const SessionId session = connect_to(endpoint, {1, 0});
     const std::uint32_t one = endpoint.payload();
     const std::uint32_t sizes[] = {0, 4, 32, one - 1, one, one + 1, 3 * one, 10 * one + 5, 100'000};
     for (const std::uint32_t request : sizes) {
@@ -81,7 +75,7 @@ TEST_P(ErpcWorlds, EachSwitchLeavesTheResultsAsTheyAre) {
         [](Endpoint& endpoint) {
           serve_sized(endpoint);
           if (endpoint.env().node() != 0) return;
-          const SessionId session = connect_to(endpoint, 1);
+          const SessionId session = connect_to(endpoint, {1, 0});
           for (std::uint32_t i = 0; i < 20; ++i) {
             TestCall call(endpoint, 4 + i * 300, i * 400, i);
             ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
@@ -102,7 +96,7 @@ TEST_P(ErpcWorlds, TheNumbersOfRequestsGoRound) {
         [](Endpoint& endpoint) {
           serve_sized(endpoint);
           if (endpoint.env().node() != 0) return;
-          const SessionId session = connect_to(endpoint, 1);
+          const SessionId session = connect_to(endpoint, {1, 0});
           const std::uint32_t rounds = 10 * endpoint.options().slots;
           std::vector<std::unique_ptr<TestCall>> calls;
           for (std::uint32_t i = 0; i < rounds; ++i) {
@@ -126,7 +120,7 @@ TEST_P(ErpcWorlds, WorkersRunHandlersBesideTheDispatchThread) {
       [](Endpoint& endpoint) {
         serve_sized(endpoint, RunIn::kWorker);
         if (endpoint.env().node() != 0) return;
-        const SessionId session = connect_to(endpoint, 1);
+        const SessionId session = connect_to(endpoint, {1, 0});
         std::vector<std::unique_ptr<TestCall>> calls;
         for (std::uint32_t i = 0; i < 40; ++i) {
           calls.push_back(std::make_unique<TestCall>(endpoint, 4 + i * 200, i * 300, i));
@@ -162,7 +156,7 @@ TEST_P(ErpcWorlds, HandlersSendRequestsOfTheirOwn) {
     SessionId onward = 0;
     if (node == 2) serve_sized(endpoint);
     if (node == 1) {
-      onward = connect_to(endpoint, 2);
+      onward = connect_to(endpoint, {2, 0});
       endpoint.register_handler(1, [&endpoint, onward](RequestHandle& handle) {
         const auto size = static_cast<std::uint32_t>(handle.request().size());
         auto* relay =
@@ -175,7 +169,7 @@ TEST_P(ErpcWorlds, HandlersSendRequestsOfTheirOwn) {
     Meeting ready(endpoint.env(), "handlers");
     ready.wait(endpoint, kPatience);
     if (node != 0) return;
-    const SessionId session = connect_to(endpoint, 1);
+    const SessionId session = connect_to(endpoint, {1, 0});
     for (std::uint32_t i = 0; i < 10; ++i) {
       TestCall call(endpoint, 64, i * 100, i);
       ASSERT_TRUE(call.send(session).wait()) << endpoint.describe_pending();
@@ -207,7 +201,7 @@ TEST_P(ErpcWorlds, MisuseIsRefusedWithARemedy) {
           endpoint.create_session({2, 0});
         },
         ErrorCode::kInvalidArgument, {"node 2", "2 nodes"}));
-    const SessionId session = connect_to(endpoint, 1);
+    const SessionId session = connect_to(endpoint, {1, 0});
     const std::uint32_t most = endpoint.options().max_message;
     EXPECT_TRUE(refuses([&] { endpoint.allocate(most + 1); }, ErrorCode::kInvalidArgument,
                         {std::to_string(most + 1), std::to_string(most), "max_message"}));
@@ -251,7 +245,7 @@ TEST(ErpcTurnSim, EndsThoughPacketsComeWithoutEnd) {
       while (handled != 900) endpoint.run_for(kMicrosecond);
       return;
     }
-    const SessionId session = connect_to(endpoint, 0);
+    const SessionId session = connect_to(endpoint, {0, 0});
     std::vector<std::unique_ptr<TestCall>> calls;
     for (std::uint32_t i = 0; i < 300; ++i)
       calls.push_back(std::make_unique<TestCall>(endpoint, 16, 16, i));
@@ -272,7 +266,7 @@ TEST(ErpcReceivesSim, ServeAllCreditsOfAllSessions) {
       if (endpoint.env().node() != 0) return;
       std::vector<SessionId> sessions;
       std::vector<std::unique_ptr<TestCall>> calls;
-      for (std::uint32_t i = 0; i < 2; ++i) sessions.push_back(connect_to(endpoint, 1));
+      for (std::uint32_t i = 0; i < 2; ++i) sessions.push_back(connect_to(endpoint, {1, 0}));
       for (std::uint32_t i = 0; i < 8; ++i) {
         calls.push_back(std::make_unique<TestCall>(endpoint, 500'000, 500'000, i));
         calls.back()->send(sessions[i % 2]);
@@ -297,7 +291,7 @@ TEST(ErpcTimeoutSim, APacedRequestEndsOnlyWithGrowingTimeouts) {
     run_endpoints("sim", 2, options, [&](Endpoint& endpoint) {
       serve_sized(endpoint);
       if (endpoint.env().node() != 0) return;
-      const SessionId session = connect_to(endpoint, 1);
+      const SessionId session = connect_to(endpoint, {1, 0});
       TestCall call(endpoint, 100, 24);
       EXPECT_EQ(call.send(session).wait(5 * kMillisecond), growing);
       if (!growing) {
@@ -315,7 +309,7 @@ TEST_P(ErpcWorlds, AHandlerThatFailsSaysWhy) {
       handle.fail(text);
     });
     if (endpoint.env().node() != 0) return;
-    const SessionId session = connect_to(endpoint, 1);
+    const SessionId session = connect_to(endpoint, {1, 0});
     for (const std::uint32_t bytes : {0U, 5U, 2 * endpoint.payload()}) {
       TestCall call(endpoint, bytes, endpoint.payload());
       ASSERT_TRUE(call.send(session).wait());

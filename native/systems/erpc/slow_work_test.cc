@@ -22,12 +22,6 @@ Options slow_options() {
   return options;
 }
 
-SessionId connect_to(Endpoint& endpoint, EndpointName server) {
-  const SessionId session = endpoint.create_session(server);
-  endpoint.connect({&session, 1});
-  return session;
-}
-
 bool answers(Endpoint& endpoint, SessionId session) {
   TestCall call(endpoint, 8, 8);
   return call.send(session).wait(10 * kMillisecond) && call.is_right();

@@ -76,8 +76,7 @@ void attack_client(Bugs bugs, const std::function<void(Endpoint&, SessionId, Tes
     if (env.node() == 2) return be_a_stranger(env, scene, disturb);
     if (env.node() == 0) {
       Endpoint endpoint(env, options, 0, bugs);
-      const SessionId session = endpoint.create_session({1, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {1, 0});
       TestCall call(endpoint, 32, 40);
       call.send(session);
       endpoint.run_until([&] { return scene.strangers == 2; }, env.now() + 10 * kMillisecond);
@@ -225,8 +224,7 @@ TEST(ErpcStrangers, ARequestNamesTheNodeOfItsClient) {
       EXPECT_EQ(clients, (std::vector<NodeId>{1, 2, 1}));
       return;
     }
-    const SessionId session = endpoint.create_session({0, 0});
-    endpoint.connect({&session, 1});
+    const SessionId session = connect_to(endpoint, {0, 0});
     for (std::uint32_t i = node; i < 4; i += 2) {
       endpoint.run_for(i * kMillisecond);
       TestCall call(endpoint, 8, 0);

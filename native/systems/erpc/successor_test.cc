@@ -97,8 +97,7 @@ TEST(ErpcSuccessors, ALateConnectEndsNothing) {
       old.send(message);
       ASSERT_EQ(old.receive()->message().kind, ManagementKind::kConnected);
       Endpoint endpoint(env, options);
-      const SessionId session = endpoint.create_session({0, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {0, 0});
       // It comes late, or lies: incarnation 1 has another address, and there is no 2.
       for (std::uint32_t incarnation = 0; incarnation < 3; ++incarnation) {
         message.client_incarnation = incarnation;
@@ -262,8 +261,7 @@ TEST(ErpcSuccessors, AnEndpointAtTheSameAddressDeniesTheSessionsOfTheLastOne) {
     Endpoint endpoint(env, options, old_number == 0 ? 0 : 7);
     if (old_number == 0) {
       old_number = endpoint.address().qp_num;
-      const SessionId session = endpoint.create_session({0, 0});
-      endpoint.connect({&session, 1});
+      connect_to(endpoint, {0, 0});
     }
     EXPECT_EQ(endpoint.address().qp_num, old_number);
     endpoint.run_until([&] { return is_over; }, kPatience);

@@ -20,8 +20,7 @@ void run_session(const Options& options, Bugs bugs,
     Meeting meeting(env, "turns");
     serve_sized(endpoint);
     if (env.node() == 0) {
-      const SessionId session = endpoint.create_session({1, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {1, 0});
       client(endpoint, session);
     }
     meeting.wait(endpoint, kPatience);
@@ -109,8 +108,7 @@ TEST(ErpcTurns, ARequestGetsACreditInEachRound) {
   cluster.run([&](Env& env) {
     if (env.node() == 0) {
       Endpoint endpoint(env, options);
-      const SessionId session = endpoint.create_session({1, 0});
-      endpoint.connect({&session, 1});
+      const SessionId session = connect_to(endpoint, {1, 0});
       std::vector<std::unique_ptr<TestCall>> calls;
       for (const std::uint32_t bytes : {4000U, 2500U, 32U, 1500U}) {
         calls.push_back(std::make_unique<TestCall>(endpoint, bytes, 0));

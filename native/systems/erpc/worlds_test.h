@@ -37,6 +37,13 @@ inline void run_endpoints(const std::string& world, std::uint32_t nodes, const O
   });
 }
 
+/// Returns a session that is connected, or lost.
+inline SessionId connect_to(Endpoint& endpoint, EndpointName server) {
+  const SessionId session = endpoint.create_session(server);
+  endpoint.connect({&session, 1});
+  return session;
+}
+
 /// Byte `i` of the response to a request: a function of the request and of `i`.
 inline std::byte answer_byte(std::span<const std::byte> request, std::size_t i) {
   const auto own = request.empty() ? std::byte{7} : request[i % request.size()];

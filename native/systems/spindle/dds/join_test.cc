@@ -33,6 +33,13 @@ void publish_samples(DomainParticipant& participant, std::uint64_t count, std::s
   }
 }
 
+/// The log of the topic that a node has when it begins.
+void write_log(Env& env, std::uint64_t samples) {
+  SampleLog log(env, "topic-0.log");
+  for (std::uint64_t i = 0; i < samples; ++i) log.append(0, Bytes(100));
+  log.sync();
+}
+
 /// Waits for what another node does.
 void wait_for(Env& env, const std::function<bool()>& ready) {
   const Time patience = env.now() + kPatience;
@@ -151,11 +158,7 @@ LongJoin join_long_log(std::uint64_t samples, Bugs bugs) {
     Options options = Options::of(Preset::kPaper);
     options.suspicion_timeout = 20 * kMillisecond;
     options.predicate_thread = false;
-    {
-      SampleLog log(env, "topic-0.log");
-      for (std::uint64_t i = 0; i < samples && node != 3; ++i) log.append(0, Bytes(100));
-      log.sync();
-    }
+    write_log(env, node != 3 ? samples : 0);
     DomainParticipant participant(env, options, {logged_by({0, 1, 2, 3})}, {}, false, bugs);
     Group& group = participant.group();
     const auto turn_until = [&](const std::function<bool()>& is_over) {
@@ -212,11 +215,7 @@ TEST(SpindleLongJoinSim, AStateThatIsLostIsMissed) {
     bool has_joined = false, is_over = false;
     cluster.run([&](Env& env) {
       const NodeId node = env.node();
-      if (node == 1) {
-        SampleLog log(env, "topic-0.log");
-        for (std::uint64_t i = 0; i < 5'000; ++i) log.append(0, Bytes(100));
-        log.sync();
-      }
+      if (node == 1) write_log(env, 5'000);
       DomainParticipant participant(env, join_options(), {logged_by({1, 2})}, {}, false, bug);
       Group& group = participant.group();
       if (node == 2) {
@@ -254,11 +253,7 @@ std::size_t members_met(Time delay) {
   bool comes = false;
   cluster.run([&](Env& env) {
     const NodeId node = env.node();
-    if (node == 1) {
-      SampleLog log(env, "topic-0.log");
-      for (std::uint64_t i = 0; i < 5'000; ++i) log.append(0, Bytes(100));
-      log.sync();
-    }
+    if (node == 1) write_log(env, 5'000);
     DomainParticipant participant(env, join_options(), {logged_by({1, 2, 3})});
     Group& group = participant.group();
     if (node < 2) {
