@@ -7,6 +7,12 @@
 
 namespace pyrdma::fuzz {
 
+namespace {
+
+constexpr Time kSlowOperation = 100 * kMicrosecond;  // those that are left when the faults end
+
+}  // namespace
+
 void draw_end_of_faults(Options& options, Time least, Time range) {
   if (options.faults.heal_at != kForever) return;
   Rng rng(options.seed, -1, "fuzz heal");
@@ -22,7 +28,7 @@ fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
   simulation.faults = options.faults;
   simulation.trace = options.trace;
   simulation.timeline = options.timeline;
-  simulation.time_limit = options.faults.heal_at + slack;
+  simulation.time_limit = options.faults.heal_at + slack + options.operations * kSlowOperation;
   return simulation;
 }
 

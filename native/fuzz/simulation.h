@@ -10,7 +10,7 @@ namespace pyrdma::fuzz {
 void draw_end_of_faults(Options& options, Time least, Time range);
 
 /// Converts the options for the simulator. The simulation stops `slack` after the end of the
-/// faults.
+/// faults, and later by what all operations may take.
 fabric::sim::SimOptions simulation_of(const Options& options, Time slack);
 
 /// Has the checker of `model` judge a history. Adds a violation of the kind `model`, or an entry of

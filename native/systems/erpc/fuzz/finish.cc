@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "fuzz/patience.h"
 #include "systems/erpc/fuzz/node.h"
 
 namespace pyrdma::erpc::scenario {
@@ -33,9 +34,10 @@ void Node::finish() {
 
 bool Node::reach(Stage stage, const char* what) {
   world_.stages[node_] = stage;
-  const Time deadline = env_.now() + 4 * world_.options.recovery_limit;
+  fuzz::Patience patience(4 * world_.options.recovery_limit);
   while (!world_.all_at(stage)) {
-    if (env_.now() >= deadline) {
+    const fuzz::Outcome& sum = world_.outcome;
+    if (patience.is_over(env_.now(), sum.begun + sum.ok + sum.fail + sum.info)) {
       world_.violation("liveness", "node " + std::to_string(node_) + " waited for all " + what);
       world_.stages[node_] = Stage::kDone;
       return false;
@@ -49,16 +51,13 @@ bool Node::reach(Stage stage, const char* what) {
 // that ends gives the others their time.
 void Node::settle() {
   const auto is_settled = [this] { return under_way_ == 0 && owed_.empty(); };
-  std::uint64_t ended = ended_;
-  Time deadline = env_.now() + world_.options.recovery_limit;
+  fuzz::Patience patience(world_.options.recovery_limit);
   while (!is_settled()) {
-    if (ended != ended_) deadline = env_.now() + world_.options.recovery_limit;
-    ended = ended_;
-    if (env_.now() >= deadline) {
+    if (patience.is_over(env_.now(), ended_)) {
       return world_.violation(
           "liveness", "node " + std::to_string(node_) + ": " + endpoint_->describe_pending());
     }
-    serve(is_settled, std::min(deadline, env_.now() + kLook));
+    serve(is_settled, env_.now() + kLook);
   }
 }
 

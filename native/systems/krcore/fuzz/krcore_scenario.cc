@@ -56,7 +56,7 @@ fuzz::Outcome run_services(const fuzz::Options& wanted) {
   fuzz::FaultPhase phase(options, outcome);
   World world(options, outcome, phase);
   if (!world.shape.has_dynamic) options.profile.nic_has_dc = 0;
-  sim::SimCluster cluster(fuzz::simulation_of(options, 12 * options.recovery_limit));
+  sim::SimCluster cluster(fuzz::simulation_of(options, 4 * options.recovery_limit));
   world.cluster = &cluster;
   phase.attach(cluster);
   if (options.events) cluster.record_events(&outcome.recorded);

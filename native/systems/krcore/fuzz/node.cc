@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "fuzz/patience.h"
 #include "systems/krcore/fuzz/client.h"
 #include "systems/krcore/fuzz/stranger.h"
 
@@ -126,15 +127,11 @@ void live(World& world, Env& env) {
 
 /// Watches whether the run can go on. Not part of the service.
 void watch(World& world, Env& env) {
-  Time since = 0;  // the faults ended, or an operation began: a slow node has all its time for each
-  std::uint64_t begun = 0;
+  fuzz::Patience patience(world.options.recovery_limit);
   while (!world.is_over) {
     env.sleep_until(env.now() + 50 * kMicrosecond);
     if (world.all_done() && world.cluster->faults_are_on()) world.cluster->heal();
     if (world.outcome.begun == 0 || world.cluster->faults_are_on()) continue;
-    const Time now = world.cluster->now();
-    if (since == 0 || begun != world.begun()) since = now;
-    begun = world.begun();
     const bool has_all = std::ranges::all_of(world.streams, [&](const auto& entry) {
       const Stream& stream = entry.second;
       return world.nodes[stream.to].life != stream.to_life || stream.received >= stream.succeeded;
@@ -143,7 +140,7 @@ void watch(World& world, Env& env) {
         std::ranges::all_of(world.nodes, [](const World::Node& node) { return node.is_up; });
     if (world.all_done() && world.all_reached() && has_all && all_up) {
       world.is_over = true;
-    } else if (now > since + world.options.recovery_limit) {
+    } else if (patience.is_over(world.cluster->now(), world.outcome.begun)) {
       world.violation("liveness", "not all is done" + world.describe());
       world.is_over = true;
     }

@@ -1,7 +1,6 @@
 #include "systems/krcore/fuzz/world.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pyrdma::krcore::scenario {
 
@@ -88,12 +87,6 @@ void World::violation(const char* kind, const std::string& text) {
 
 bool World::may_fail(NodeId from, NodeId to) const {
   return can_break || nodes[from].crashes != 0 || nodes[to].crashes != 0;
-}
-
-std::uint64_t World::begun() const {
-  std::uint64_t count = 0;
-  for (const Node& node : nodes) count = std::accumulate(node.next.begin(), node.next.end(), count);
-  return count;
 }
 
 bool World::all_done() const {

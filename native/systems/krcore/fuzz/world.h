@@ -73,7 +73,6 @@ struct World {
     std::vector<bool> is_done{std::vector<bool>(kClients)};
     std::vector<bool> has_reached{std::vector<bool>(kClients)};  // all nodes, after the faults
   };
-  std::uint64_t begun() const;  // operations
   bool all_done() const;
   bool all_reached() const;
   std::string describe() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fuzz/patience.h"
 
 namespace pyrdma::tailwind::scenario {
 
@@ -267,35 +268,39 @@ class Fate {
 
   void watch() {
     if (world_.all_done() && world_.cluster->faults_are_on()) world_.cluster->heal();
-    if (world_.outcome.begun == 0 || world_.cluster->faults_are_on()) return;
+    const fuzz::Outcome& sum = world_.outcome;
+    if (sum.begun == 0 || world_.cluster->faults_are_on()) return;
     const Time now = world_.cluster->now();
-    if (since_ == 0) since_ = now;
-    if (world_.reads_all && now > since_ + world_.options.recovery_limit) return give_up();
+    const std::uint64_t progress = sum.begun + sum.ok + sum.fail;
+    const bool is_over = patience_.is_over(now, progress);
+    // What is lost does not come again.
+    const bool is_lost_over = lost_patience_.is_over(now, progress) && is_lost();
+    if (world_.reads_all && is_over) return give_up();
     if (world_.reads_all) return;
     const bool is_complete = world_.all_done() && world_.is_whole() && world_.garbage().empty();
     if (is_complete && (has_crashed_ || !world_.shape.has_last_crash)) {
       world_.reads_all = true;
-      since_ = now;
+      renew(now);
     } else if (is_complete) {
       has_crashed_ = true;
-      since_ = now;
+      renew(now);
       kill(static_cast<NodeId>(rng_.below(world_.shape.store.servers)), Fault::crash,
            Crash::kProcess);
-    } else if (now > since_ + limit()) {
+    } else if (is_over || is_lost_over) {
       give_up();
     }
   }
 
-  /// What is lost does not come again.
-  Time limit() const {
-    const bool is_lost = may_miss() && !world_.coordinator_problem.empty();
-    return world_.options.recovery_limit / (is_lost ? 4 : 1);
+  void renew(Time now) {
+    patience_.renew(now);
+    lost_patience_.renew(now);
   }
+  bool is_lost() const { return may_miss() && !world_.coordinator_problem.empty(); }
   bool may_miss() const { return world_.may_lose || has_bad_disks(world_.options); }
 
   void give_up() {
     world_.is_over = true;
-    if (may_miss() && !world_.coordinator_problem.empty()) {
+    if (is_lost()) {
       world_.is_stalled = true;
     } else {
       world_.violation("liveness",
@@ -306,7 +311,8 @@ class Fate {
   World& world_;
   Env& env_;
   Rng rng_;
-  Time since_ = 0;
+  fuzz::Patience patience_{world_.options.recovery_limit};
+  fuzz::Patience lost_patience_{world_.options.recovery_limit / 4};
   bool has_crashed_ = false;
 };
 
