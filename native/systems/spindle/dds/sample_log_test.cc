@@ -60,7 +60,7 @@ void write_as(Env& inner, std::string_view pattern, Written& written, Bugs bugs 
       // From now on less may be there.
       written.promises.push_back(
           {written.disk.events(), std::min(left, written.promises.back().durable)});
-      if (act != 'c') written.disk.fail_sync(act - 'C');
+      if (act != 'c') written.disk.fail_sync(act == 'D' ? 1 : 0);
       try {
         log->cut(left);
       } catch (const Error&) {
