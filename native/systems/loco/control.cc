@@ -85,11 +85,11 @@ void Control::send(NodeId node, const ControlMessage& message) {
   const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
   std::memcpy(outgoing.data + offset, &message, sizeof message);
   ++connection.posted;
-  // A queue may be full while a completion is on its way.
+  // A queue may be full while a completion is on its way, which wakes this thread. A completion that
+  // is already there wakes nobody, so the thread takes it first.
   wait_for([&] {
-    if (connection.qp->send(outgoing.sge(offset, sizeof message))) return true;
     manager_.runtime_.progress();
-    return false;
+    return connection.qp->send(outgoing.sge(offset, sizeof message));
   });
 }
 
