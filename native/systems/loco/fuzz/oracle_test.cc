@@ -50,6 +50,20 @@ TEST_F(OracleSim, ALivingNodeMustNotBeBlamedAlone) {
   EXPECT_EQ(violations(), 1U);
 }
 
+TEST_F(OracleSim, ANodeThatADeadOneHoldsUpMayBeBlamed) {
+  world->died[1] = true;
+  world->failed(0, timeout({2}));
+  world->failed(2, timeout({1}));
+  EXPECT_EQ(violations(), 0U);
+}
+
+TEST_F(OracleSim, LivingNodesMustNotBlameEachOther) {
+  world->died[1] = true;
+  world->failed(0, timeout({2}));
+  world->failed(2, timeout({0}));
+  EXPECT_EQ(violations(), 2U);
+}
+
 TEST_F(OracleSim, ANodeThatDiesAfterItsOwnErrorIsDead) {
   world->ended[1] = true;
   world->died[1] = true;
