@@ -19,7 +19,9 @@ Picos Completer::engine_time(const Message& message) const {
 // Returns the time to fetch the request that says where the data go. The engine serves the
 // responses in order, so later responses wait.
 Picos Completer::request_time(const Message& message) {
-  if (!message.chunk.last || !is_one_of(message.header.opcode, kReturning)) return 0;
+  if (!message.chunk.last || message.nak != Nak::kNone ||
+      !is_one_of(message.header.opcode, kReturning))
+    return 0;
   if (nic_.requester.keeps(message.initiator->sends[message.header.sequence].number)) return 0;
   ++nic_.counters().request_misses;
   return nic_.times().request_miss;
@@ -41,18 +43,19 @@ void Completer::response_arrives(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   Picos& last_completion = qp.completer.last_completion_;
   const Picos received = nic_.ingress.receive(message, now);
-  if (received == kNever) return nic_.retransmitter.lost(message, now, false);
+  if (received == kNever) return nic_.retransmitter.lost(message, now);
   const Picos time = (engine_time(message) + request_time(message)) << nic_.slow();
   const Picos served = nic_.requester.serve_response(now, received, time);
-  Picos due =
-      std::max({now, cross_pcie(message, now, served) + message.placement, last_completion});
+  Picos due = std::max(now, cross_pcie(message, now, served) + message.placement);
   NicFaults* faults = nic_.faults();
   if (faults != nullptr && faults->stream.fire(Fault::late_completion)) {
     faults->stream.reach(Fault::late_completion);
     due += to_picos(faults->stream.duration(Fault::late_completion));
   }
   due += nic_.weak_memory.land_early(message);
+  due = std::max(due, last_completion);  // a late one holds back the next ones
   last_completion = due;
+  qp.retransmit.hear(due);  // the NIC has the response
   nic_.record(TimelineRow::kCompleter, message, served - time, due);
   message.stage = Message::Stage::kResponseCompletes;
   if (due > now)
@@ -73,11 +76,16 @@ Picos Completer::cross_pcie(const Message& message, Picos now, Picos at) {
   return at;
 }
 
-bool Completer::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence) {
+// Completes the requests before `sequence` in order, up to the first that waits for data.
+void Completer::acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence, Picos now) {
   std::uint64_t& completed = qp.completer.completed_;
-  for (; completed < sequence && !qp.sends[completed].needs_data_back(); ++completed)
-    if (qp.sends[completed].is_signaled()) complete(qp, completed);
-  return completed >= sequence;
+  if (completed >= sequence || qp.sends[completed].needs_data_back()) return;
+  qp.retransmit.progress(now);
+  while (completed < sequence && !qp.sends[completed].needs_data_back()) {
+    const std::uint64_t done = completed++;
+    if (qp.sends[done].is_signaled() && !complete(qp, done)) return;
+  }
+  qp.requester.skip_to(completed);
 }
 
 // A response also acknowledges the requests before its own, up to the first that waits for data. If
@@ -87,28 +95,34 @@ bool Completer::answers_in_order(const Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   CompleterState& state = qp.completer;
   const std::uint64_t sequence = message.header.sequence;
-  acknowledge_up_to(qp, sequence);
-  qp.requester.skip_to(state.completed_);
-  const bool data_back = qp.sends[sequence].needs_data_back();
+  acknowledge_up_to(qp, sequence, now);
+  if (qp.state != QpState::kReadyToSend) return false;  // a completion queue has overrun
+  const bool data_back = message.nak == Nak::kNone && qp.sends[sequence].needs_data_back();
   const std::uint32_t offset = message.chunk.offset;
   if (state.completed_ < sequence || (data_back && offset > state.response_offset_)) {
-    nic_.retransmitter.response_missing(qp, message.header.epoch, now);
+    nic_.retransmitter.response_missing(qp, now);
     return false;
   }
   if (!data_back) return true;
   if (offset < state.response_offset_) return false;  // the chunk arrived twice
-  if (!message.chunk.last) state.response_offset_ = offset + message.chunk.length;
+  if (!message.chunk.last) {
+    state.response_offset_ = offset + message.chunk.length;
+    qp.retransmit.progress(now);
+  }
   return true;
 }
 
-void Completer::complete(QueuePairCore& qp, std::uint64_t sequence) {
+// Returns false when the completion is lost, which ends the queue pair.
+bool Completer::complete(QueuePairCore& qp, std::uint64_t sequence) {
   const SendEntry& entry = qp.sends[sequence];
   Completion completion;
   completion.wr_id = entry.wr_id;
   completion.opcode = entry.opcode;
   completion.qp_num = qp.number;
   completion.byte_count = entry.needs_data_back() ? entry.length : 0;
-  qp.completer.completions().push(completion, &qp, sequence + 1);
+  if (qp.completer.completions().push(completion, &qp, sequence + 1)) return true;
+  qp.enter_error();
+  return false;
 }
 
 // True when the requester no longer waits for this response.
@@ -119,8 +133,22 @@ bool Completer::is_void(const Nic& nic, const Message& message) {
          qp.retransmit.is_void(message.header.epoch);
 }
 
+// A negative acknowledgement acknowledges what is before the place that the responder expects.
+void Completer::negative(const Message& message, Picos now) {
+  QueuePairCore& qp = *message.initiator;
+  nic_.trace(message.nak == Nak::kSequence ? "repeats" : "waits for", message, now);
+  if (message.nak == Nak::kSequence)
+    nic_.retransmitter.sequence_error(qp, message.position(), now);
+  else
+    nic_.retransmitter.receiver_not_ready(qp, message.position(), now, message.rnr_wait);
+}
+
 void Completer::response_completes(Message& message, Picos now) {
   if (is_void(nic_, message) || !answers_in_order(message, now)) return nic_.release(message);
+  if (message.nak != Nak::kNone) [[unlikely]] {
+    negative(message, now);
+    return nic_.release(message);
+  }
   nic_.trace("completes", message, now);
   QueuePairCore& qp = *message.initiator;
   const std::uint64_t sequence = message.header.sequence;
@@ -134,24 +162,22 @@ void Completer::response_completes(Message& message, Picos now) {
     qp.fail(sequence, Status::kLocalProtection);
     return nic_.release(message);
   }
-  if (message.chunk.last) finish(qp, sequence);
+  if (message.chunk.last) finish(qp, sequence, now);
   nic_.release(message);
 }
 
 // Completes the request and all requests before it.
-void Completer::finish(QueuePairCore& qp, std::uint64_t sequence) {
+void Completer::finish(QueuePairCore& qp, std::uint64_t sequence, Picos now) {
   CompleterState& state = qp.completer;
   RequesterState& requester = qp.requester;
   state.response_offset_ = 0;
   for (; state.completed_ <= sequence; ++state.completed_)
     requester.answered(state.completed_, qp.sends[state.completed_].needs_data_back());
   requester.skip_to(state.completed_);
-  qp.retransmit.answered();
+  qp.retransmit.progress(now);
   const SendEntry& entry = qp.sends[sequence];
-  if (entry.is_signaled())
-    complete(qp, sequence);
-  else if (entry.needs_data_back())
-    nic_.touch();
+  if (entry.is_signaled() && !complete(qp, sequence)) return;
+  if (!entry.is_signaled() && entry.needs_data_back()) nic_.touch();
   if (requester.pending_failure() != Status::kSuccess) qp.fail_pending();
   nic_.requester.unblock(qp);
 }
@@ -170,11 +196,11 @@ void Completer::complete_locally(QueuePairCore& qp, std::uint64_t sequence, Pico
   nic_.fabric().scheduler.schedule(done, left + nic_.times().dma_write);
 }
 
-void Completer::local_completes(Message& message, Picos /*now*/) {
+void Completer::local_completes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (!is_void(nic_, message) && qp.retransmit.is_current(message.header.epoch)) {
+  if (!is_void(nic_, message)) {
     if (!qp.placements.empty()) nic_.count_reached(Fault::late_placement);
-    finish(qp, message.header.sequence);
+    finish(qp, message.header.sequence, now);
   }
   nic_.release(message);
 }

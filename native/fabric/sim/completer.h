@@ -52,18 +52,16 @@ class Completer {
   void complete_locally(QueuePairCore& qp, std::uint64_t sequence, Picos left);
   void local_completes(Message& message, Picos now);
 
-  /// Completes the requests before `sequence` in order, up to the first that needs data back.
-  /// Returns whether all of them have completed.
-  bool acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence);
-
  private:
   Picos engine_time(const Message& message) const;
   inline Picos request_time(const Message& message);
   inline Picos cross_pcie(const Message& message, Picos now, Picos at);
   static bool is_void(const Nic& nic, const Message& message);
   inline bool answers_in_order(const Message& message, Picos now);
-  inline void finish(QueuePairCore& qp, std::uint64_t sequence);
-  static void complete(QueuePairCore& qp, std::uint64_t sequence);
+  inline void negative(const Message& message, Picos now);
+  static void acknowledge_up_to(QueuePairCore& qp, std::uint64_t sequence, Picos now);
+  inline void finish(QueuePairCore& qp, std::uint64_t sequence, Picos now);
+  static bool complete(QueuePairCore& qp, std::uint64_t sequence);
   Nic& nic_;
 };
 

@@ -19,15 +19,16 @@ SimCompletionQueue::~SimCompletionQueue() {
   nic_.control.destroy_queue();
 }
 
-void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
+bool SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
                               const Message* delivers) {
-  if (overrun_) return;
+  if (overrun_) return false;
   NicFaults* faults = nic_.faults();
   const bool forced = faults != nullptr && faults->stream.fire(Fault::cq_overrun);
   if (forced || tail_ - head_ == entries_) {
     overrun_ = true;
     if (forced) faults->stream.reach(Fault::cq_overrun);
-    return nic_.fabric().scheduler.notify(watch_);
+    nic_.fabric().scheduler.notify(watch_);
+    return false;
   }
   if (tail_ - head_ == ring_.size()) [[unlikely]]
     grow();
@@ -37,6 +38,7 @@ void SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, s
     record_delivery(*delivers);
   nic_.fabric().scheduler.notify(watch_);
   nic_.touch();
+  return true;
 }
 
 void SimCompletionQueue::grow() {

@@ -23,8 +23,10 @@ class SimCompletionQueue final : public CompletionQueue {
   const Nic& nic() const { return nic_; }
 
   /// Adds a completion. If `qp` is not null, polling the completion gives the slots of the send
-  /// queue before `retire` back. `delivers` is the message of a receive, or null.
-  void push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
+  /// queue before `retire` back. `delivers` is the message of a receive, or null. Returns false
+  /// when the completion is lost, because the queue is full or has overrun before: the queue pair
+  /// must then enter the error state.
+  bool push(const Completion& completion, QueuePairCore* qp, std::uint64_t retire,
             const Message* delivers = nullptr);
   /// Forgets the completions of a destroyed queue pair.
   void purge(const QueuePairCore& qp);

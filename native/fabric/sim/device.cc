@@ -120,10 +120,7 @@ std::vector<std::byte> SimRendezvous::await(std::string_view key, Time deadline)
 // ---- device ----
 
 SimDevice::SimDevice(Nic& nic, RendezvousTable& table)
-    : nic_(nic),
-      rendezvous_(nic, table),
-      name_(name_of(nic)),
-      psn_(nic.env().rng("packet sequence numbers")) {
+    : nic_(nic), rendezvous_(nic, table), name_(name_of(nic)) {
   const SimProfile& profile = nic.fabric().profile;
   capabilities_.uc = capabilities_.ud = capabilities_.atomics = capabilities_.srq = true;
   capabilities_.dc = profile.nic_has_dc != 0;
@@ -266,7 +263,7 @@ std::unique_ptr<QueuePair> SimDevice::create_queue_pair(ProtectionDomain& pd,
   nic_.control.create_queue_pair();
   auto core = std::make_unique<QueuePairCore>(nic_, options, domain, sends, receives, shared);
   core->number = nic_.queue_pairs.insert(core.get());
-  core->psn = static_cast<std::uint32_t>(psn_()) & 0xffffff;
+  core->psn = nic_.draw_packet_number();
   core->serial = nic_.fabric().next_serial++;
   nic_.contexts.change_footprint(nic_.fabric().profile.nic_qp_state_bytes);
   return std::make_unique<SimQueuePair>(nic_, std::move(core));

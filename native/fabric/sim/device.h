@@ -64,7 +64,6 @@ class SimDevice final : public Device {
   Capabilities capabilities_;
   std::string name_;
   std::uint64_t device_memory_used_ = 0;
-  Rng psn_;
 };
 
 }  // namespace pyrdma::fabric::sim

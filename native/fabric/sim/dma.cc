@@ -20,7 +20,6 @@ Picos Dma::fetch(const Message& message, Picos now, Picos begin) {
 
 bool Dma::gather(Message& message, std::uint64_t mask) const {
   const Chunk& chunk = message.chunk;
-  if (chunk.length == 0) return false;
   const SendQueue& sends = message.initiator->sends;
   const std::uint64_t sequence = message.header.sequence;
   const SendEntry& entry = sends[sequence];

@@ -18,8 +18,8 @@ class Dma {
   /// Fetches a chunk's payload from `begin` on. Returns the time at which the message may leave.
   Picos fetch(const Message& message, Picos now, Picos begin);
   /// Copies the current bytes of the chunk, or only its pieces in `mask`, from the requester's
-  /// memory into the message. Returns false when no bytes are needed: the chunk is empty, or its
-  /// region is deregistered.
+  /// memory into the message. The chunk is not empty. Returns false when its region is
+  /// deregistered.
   bool gather(Message& message, std::uint64_t mask) const;
   /// Copies a response's bytes, or only the pieces in `mask`, to the request's scatter list.
   /// Returns false when a region was deregistered after the check of the request.

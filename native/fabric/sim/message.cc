@@ -55,6 +55,14 @@ void Message::copy_from(const Message& other) {
   std::memcpy(payload(), other.payload(), chunk.length);
 }
 
+void Message::refuse(Nak why, Position at, Picos wait) {
+  nak = why;
+  header.sequence = at.sequence;
+  header.signaled = false;
+  chunk = {.offset = at.offset};
+  rnr_wait = wait;
+}
+
 void MessagePool::grow() {
   storage_.push_back(std::make_unique<Message[]>(kBlock));
   for (std::size_t i = kBlock; i > 0; --i) free_.push_back(&storage_.back()[i - 1]);
@@ -71,6 +79,7 @@ Message& MessagePool::take(Nic& owner, QueuePairCore& initiator) {
   ++initiator.references;
   message.status = Status::kSuccess;
   message.late_source = message.meddled = message.ecn_marked = message.dropped = false;
+  message.nak = Nak::kNone;
   message.sampled = 0;
   return message;
 }

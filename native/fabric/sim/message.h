@@ -1,6 +1,7 @@
 // A message on its way through the simulated fabric: a request, a response, or one chunk of a long
 // one.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,12 +14,27 @@ namespace pyrdma::fabric::sim {
 class Nic;
 class QueuePairCore;
 
+/// A place in the stream of a queue pair's requests: a request, and a byte of its payload. It
+/// stands for a packet sequence number.
+struct Position {
+  std::uint64_t sequence = 0;
+  std::uint32_t offset = 0;
+  auto operator<=>(const Position&) const = default;
+};
+
+/// A negative acknowledgement. Its header and chunk name the place that the responder expects.
+enum class Nak : std::uint8_t {
+  kNone,
+  kSequence,  // a message before this one is missing (IBA 9.7.5.2.8: PSN sequence error)
+  kNotReady,  // no receive is posted (RNR)
+};
+
 /// The request of the initiator. All chunks of the request and of its response carry the same
 /// header.
 struct RequestHeader {
   std::uint64_t sequence = 0;  // position in the initiator's send queue
   std::uint64_t remote_addr = 0;
-  std::uint32_t epoch = 0;  // the requester has sent requests of an older epoch again
+  std::uint32_t epoch = 0;  // a reset has voided messages of another epoch
   std::uint32_t rkey = 0;
   std::uint32_t total = 0;          // bytes of the whole message
   std::uint32_t source_number = 0;  // queue pair number of the initiator
@@ -32,7 +48,7 @@ struct RequestHeader {
 struct Chunk {
   std::uint32_t offset = 0, length = 0;
   bool first = true, last = true;
-  bool has_payload = false;  // false: the payload is empty, or its region was deregistered
+  bool has_payload = false;  // false: the payload is empty
 };
 
 /// The operands of a compare-and-swap. A fetch-and-add has its addend in `compare_add`.
@@ -66,6 +82,7 @@ struct alignas(64) Message final : SimEvent {
   bool meddled = false;      // the packet faults have been drawn for this message
   bool ecn_marked = false;   // a switch on the way has marked the message
   bool dropped = false;      // a switch on the way has dropped the message; its event goes on
+  Nak nak = Nak::kNone;
   std::uint32_t packets = 1;
   Nic* owner = nullptr;                // the NIC that handles the next stage
   Nic* sender = nullptr;               // the NIC that put the message on the wire
@@ -85,6 +102,7 @@ struct alignas(64) Message final : SimEvent {
   AtomicOperands operands;
   std::uint64_t sampled = 0;       // mask of the pieces of a read's payload that are sampled
   Message* next_behind = nullptr;  // next in the queue of answers behind a long read
+  Picos rnr_wait = 0;              // the wait that Nak::kNotReady imposes
 
   std::byte* payload() { return chunk.length <= kSmall ? small : large.data(); }
   const std::byte* payload() const { return chunk.length <= kSmall ? small : large.data(); }
@@ -92,6 +110,9 @@ struct alignas(64) Message final : SimEvent {
     if (chunk.length > kSmall && large.size() < chunk.length) large.resize(chunk.length);
   }
   bool is_response() const { return stage == Stage::kResponseArrives; }
+  Position position() const { return {header.sequence, chunk.offset}; }
+  /// Turns a request into the negative acknowledgement that the responder expects `at` first.
+  void refuse(Nak why, Position at, Picos wait);
   /// Makes this message a duplicate of `other` with its own copy of the payload.
   void copy_from(const Message& other);
 };

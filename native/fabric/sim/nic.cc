@@ -68,13 +68,15 @@ Nic::Nic(Fabric& fabric, std::uint32_t port, const SimOptions& options, SimEnv& 
       port_(port),
       node_(port % options.nodes),
       env_(env),
+      packet_numbers_(env.rng("packet sequence numbers")),
       seed_(options.seed),
       regions(Rng(options.seed, node_, kKeys), 32),
       queue_pairs(Rng(options.seed, node_, kNumbers), 24),
       contexts(*this, fabric.profile.nic_cache_bytes, Rng(options.seed, port, "nic cache")),
       pcie(fabric.profile),
       jitter(*this, options, Rng(options.seed, port, "variance")),
-      weak_memory(*this, options.memory, Rng(options.seed, port, "memory model")) {}
+      weak_memory(*this, options.memory, Rng(options.seed, port, "memory model")),
+      retransmitter(*this, Rng(options.seed, port, "retry timer")) {}
 
 void Nic::charge_post(std::size_t requests) {
   const NicTimes& t = times();

@@ -92,6 +92,7 @@ struct Fabric {
   bool nic_has_failed = false;       // since the last heal()
   std::uint32_t device_regions = 0;  // number of regions in NICs' memory
   std::uint64_t next_serial = 1;
+  std::uint64_t connections = 0;
   std::uint32_t next_domain = 1;
   // Destroyed queue pairs with references left. The set is used only to delete them.
   std::unordered_set<QueuePairCore*> orphans;
@@ -165,6 +166,10 @@ class alignas(64) Nic final {
   void heal() { failed_until_ = 0; }
   /// Makes queue pair numbers and keys repeat those that `node` draws from its start.
   void reseed_numbers(std::uint32_t node);
+  /// Draws the first packet sequence number of a connection.
+  std::uint32_t draw_packet_number() {
+    return static_cast<std::uint32_t>(packet_numbers_()) & 0xffffff;
+  }
   /// Null when no fault can happen.
   NicFaults* faults() const { return faults_.get(); }
   void set_faults(std::unique_ptr<NicFaults> faults);
@@ -186,6 +191,7 @@ class alignas(64) Nic final {
   std::uint32_t slow_ = 0;
   bool dead_ = false;
   SimEnv& env_;
+  Rng packet_numbers_;
   std::uint64_t seed_;
   std::unique_ptr<NicFaults> faults_;
   NicCounters counters_;
@@ -210,7 +216,7 @@ class alignas(64) Nic final {
   WeakMemory weak_memory;
   Responses responses{*this};
   Completer completer{*this};
-  Retransmitter retransmitter{*this};
+  Retransmitter retransmitter;
 };
 
 }  // namespace pyrdma::fabric::sim

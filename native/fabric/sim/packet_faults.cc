@@ -36,7 +36,7 @@ bool PacketFaults::meddle_with(Message& message, Picos now) {
   const Fault why = cut_off(*message.sender, now);
   if (why != Fault::kCount) {
     nic_.count_reached(why);
-    nic_.retransmitter.lost(message, now, false);
+    nic_.retransmitter.lost(message, now);
     return true;
   }
   if (nic_.faults() == nullptr || message.meddled) return false;
@@ -59,13 +59,10 @@ bool PacketFaults::is_held(Message& message, Picos now) {
 
 bool PacketFaults::loses(Message& message, Picos now) {
   FaultStream& draws = nic_.faults()->stream;
-  const bool response = message.is_response();
-  const Fault loss = response ? Fault::ack_loss : Fault::loss;
+  const Fault loss = message.is_response() ? Fault::ack_loss : Fault::loss;
   if (!draws.fire(loss)) return false;
   draws.reach(loss);
-  const bool later_packets_tell =
-      !response && message.initiator->requester.has_sent_behind(message.header.sequence);
-  nic_.retransmitter.lost(message, now, later_packets_tell);
+  nic_.retransmitter.lost(message, now);
   return true;
 }
 

@@ -28,7 +28,6 @@ void SendQueue::append(const WorkRequest& request, std::uint32_t number, Picos v
   entry.opcode = request.opcode;
   entry.flags = request.flags;
   entry.sge_count = static_cast<std::uint8_t>(request.sge_count);
-  entry.executed = false;
   entry.number = number;
   if (entry.is_atomic()) operands_[slot] = {request.compare_add, request.swap};
   if (!destinations_.empty()) {

@@ -73,6 +73,7 @@ void SimQueuePair::connect_to(const QpAddress* peer) {
   core_->peer_nic = &nic_.fabric().nic_of(*peer);
   core_->peer_number = peer->qp_num;
   core_->peer_psn = peer->psn;
+  core_->connection = ++nic_.fabric().connections;
 }
 
 void SimQueuePair::modify(QpState next, const QpAddress* peer) {
@@ -81,7 +82,10 @@ void SimQueuePair::modify(QpState next, const QpAddress* peer) {
   if (next == QpState::kReadyToReceive && !qp.is_addressed()) connect_to(peer);
   nic_.control.modify();
   if (next == QpState::kError) qp.enter_error();
-  if (next == QpState::kReset) qp.reset();
+  if (next == QpState::kReset) {
+    qp.reset();
+    qp.psn = nic_.draw_packet_number();
+  }
   if (next == QpState::kError || next == QpState::kReset) nic_.weak_memory.settle(qp.number);
   if (next == QpState::kError) return;
   qp.state = next;

@@ -1,6 +1,7 @@
 // A queue pair of the simulated fabric has two parts: the CPU's handle and the NIC's side. The
 // NIC's side holds one state struct for each step of a request.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -60,6 +61,21 @@ class alignas(64) QueuePairCore {
   bool ordered() const {
     return options.transport == Transport::kRc || options.transport == Transport::kDc;
   }
+  /// Returns whether the responder answers a request that needs no completion.
+  bool is_answered(const SendEntry& entry) const {
+    return entry.needs_data_back() || options.transport == Transport::kDc;
+  }
+  /// Returns whether a request has been sent of which the requester knows no acknowledgement.
+  bool awaits_answer() const {
+    return completer.completed() < std::min(requester.awaited(), requester.next()) ||
+           (ordered() && responder.expected() < requester.position());
+  }
+  /// An acknowledgement comes that the simulation does not follow.
+  void acknowledged(Picos now) {
+    retransmit.progress(now);
+    if (requester.pending_failure() != Status::kSuccess) [[unlikely]]
+      fail_pending();
+  }
   /// Each request names its target.
   bool is_addressed() const {
     return options.transport == Transport::kUd || options.transport == Transport::kDc;
@@ -75,6 +91,7 @@ class alignas(64) QueuePairCore {
   bool crashed = false;          // the node has crashed
   std::uint32_t references = 0;  // messages, completions and events that name this core
   std::uint32_t peer_number = 0, peer_psn = 0;
+  std::uint64_t connection = 0;  // each connect() makes another one
   Nic* peer_nic = nullptr;
 
   SendQueue sends;

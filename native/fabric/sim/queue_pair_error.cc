@@ -33,8 +33,7 @@ void QueuePairCore::flush_receives() {
 }
 
 void QueuePairCore::fail_pending() {
-  if (requester.may_report_failure(completer.completed()))
-    fail(requester.next(), requester.pending_failure());
+  if (!destroyed && !awaits_answer()) fail(requester.next(), requester.pending_failure());
 }
 
 void QueuePairCore::fail(std::uint64_t sequence, Status status) {
@@ -48,8 +47,7 @@ void QueuePairCore::fail(std::uint64_t sequence, Status status) {
 void QueuePairCore::enter_error() {
   if (state == QpState::kError || state == QpState::kReset) return;
   state = QpState::kError;
-  retransmit.cancel();
-  retransmit.begin_epoch();
+  retransmit.stop();
   flush_sends();
   flush_receives();
 }

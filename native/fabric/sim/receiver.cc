@@ -52,7 +52,10 @@ Receiver::Delivery Receiver::deliver(Message& message, QueuePairCore& target) {
 
 Receiver::Delivery Receiver::deliver_to(ReceiveInProgress& receive, const Message& message,
                                         QueuePairCore& target) {
-  if (!receive.is_taken && !take_receive(message, target, receive)) return Delivery::kNotReady;
+  if (!receive.is_taken) {
+    if (!message.chunk.first && carries_data(message)) return Delivery::kGap;
+    if (!take_receive(target, receive)) return Delivery::kNotReady;
+  }
   const std::uint32_t header_bytes = target.options.transport == Transport::kUd ? kGrhBytes : 0;
   if (carries_data(message)) {
     std::uint64_t room = 0;
@@ -66,8 +69,8 @@ Receiver::Delivery Receiver::deliver_to(ReceiveInProgress& receive, const Messag
       return Delivery::kBadBuffer;
     }
   }
-  if (message.chunk.last) complete(message, target, receive, header_bytes);
-  return Delivery::kDone;
+  if (!message.chunk.last) return Delivery::kDone;
+  return complete(message, target, receive, header_bytes);
 }
 
 // The flush comes at once, ahead of what is under way: the model has no message that ends a
@@ -82,11 +85,10 @@ void Receiver::end(const QueuePairCore& initiator) {
   });
 }
 
-bool Receiver::take_receive(const Message& message, QueuePairCore& target,
-                            ReceiveInProgress& receive) {
+bool Receiver::take_receive(QueuePairCore& target, ReceiveInProgress& receive) {
   if (target.receiver.queue_->empty()) return false;
   NicFaults* faults = nic_.faults();
-  if (faults != nullptr && message.chunk.first && faults->stream.fire(Fault::rnr)) {
+  if (faults != nullptr && faults->stream.fire(Fault::rnr)) {
     faults->stream.reach(Fault::rnr);
     return false;
   }
@@ -127,8 +129,8 @@ bool Receiver::place(const Message& message, const QueuePairCore& target,
       });
 }
 
-void Receiver::complete(const Message& message, QueuePairCore& target, ReceiveInProgress& receive,
-                        std::uint32_t header_bytes) {
+Receiver::Delivery Receiver::complete(const Message& message, QueuePairCore& target,
+                                      ReceiveInProgress& receive, std::uint32_t header_bytes) {
   const RequestHeader& header = message.header;
   receive.is_taken = false;
   Completion completion;
@@ -148,7 +150,9 @@ void Receiver::complete(const Message& message, QueuePairCore& target, ReceiveIn
     if (message.ecn_marked && target.nic.fabric().network.shows_marks())
       completion.flags |= kCongested;
   }
-  target.receiver.completions().push(completion, nullptr, 0, &message);
+  if (target.receiver.completions().push(completion, nullptr, 0, &message)) return Delivery::kDone;
+  target.enter_error();
+  return Delivery::kOverrun;
 }
 
 void Receiver::fail(QueuePairCore& target, ReceiveInProgress& receive, Status status) {

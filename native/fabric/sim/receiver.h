@@ -63,20 +63,21 @@ class ReceiverState {
 class Receiver {
  public:
   explicit Receiver(Nic& nic) : nic_(nic) {}
-  /// kGap: the beginning of the message came before a reset, or its initiator has left.
-  enum class Delivery { kDone, kNotReady, kGap, kTooLong, kBadBuffer };
+  /// kGap: the beginning of the message found no receive, came before a reset, or its initiator has
+  /// left. kOverrun: the completion queue has no room for the receive's completion.
+  enum class Delivery { kDone, kNotReady, kGap, kTooLong, kBadBuffer, kOverrun };
   Delivery deliver(Message& message, QueuePairCore& target);
   /// A dynamic initiator has left. Flushes the receive of its unfinished message.
   void end(const QueuePairCore& initiator);
 
  private:
   Delivery deliver_to(ReceiveInProgress& receive, const Message& message, QueuePairCore& target);
-  bool take_receive(const Message& message, QueuePairCore& target, ReceiveInProgress& receive);
+  bool take_receive(QueuePairCore& target, ReceiveInProgress& receive);
   bool place(const Message& message, const QueuePairCore& target, const ReceiveInProgress& receive,
              std::uint32_t header_bytes) const;
   const Region* writable(const Sge& sge, const QueuePairCore& target) const;
-  static void complete(const Message& message, QueuePairCore& target, ReceiveInProgress& receive,
-                       std::uint32_t header_bytes);
+  static Delivery complete(const Message& message, QueuePairCore& target,
+                           ReceiveInProgress& receive, std::uint32_t header_bytes);
   static void fail(QueuePairCore& target, ReceiveInProgress& receive, Status status);
   Nic& nic_;
 };

@@ -6,6 +6,15 @@
 #include "fabric/sim/queue_pair.h"
 
 namespace pyrdma::fabric::sim {
+namespace {
+
+void return_old(Message& message, std::uint64_t value) {
+  message.chunk.length = sizeof value;
+  message.chunk.has_payload = true;
+  std::memcpy(message.payload(), &value, sizeof value);
+}
+
+}  // namespace
 
 const Region* RemoteAccess::accessible(const Message& message, const QueuePairCore& target,
                                        std::uint64_t bytes, std::uint32_t access) const {
@@ -23,7 +32,6 @@ Status RemoteAccess::write(Message& message, const QueuePairCore& target, Picos 
   // of a bad message.
   const Region* region = accessible(message, target, header.total, kRemoteWrite);
   if (region == nullptr) return Status::kRemoteAccess;
-  if (!message.chunk.has_payload) return Status::kSuccess;
   if (!region->on_device) nic_.placed(message.chunk.length, message.initiator->nic);
   std::byte* to = region->at(header.remote_addr + message.chunk.offset);
   if (nic_.weak_memory.places_late())
@@ -57,35 +65,39 @@ Status RemoteAccess::read(Message& message, const QueuePairCore& target) {
   return Status::kSuccess;
 }
 
-Status RemoteAccess::atomic(Message& message, const QueuePairCore& target, Picos now,
-                            bool duplicate) {
+Status RemoteAccess::atomic(Message& message, const QueuePairCore& target, Picos now) {
   if (message.header.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
   const Region* region = accessible(message, target, 8, kRemoteAtomic);
   if (region == nullptr) return Status::kRemoteAccess;
   nic_.weak_memory.drain(*message.initiator);
-  message.chunk.length = 8;
-  message.chunk.has_payload = true;
-  const SendQueue& sends = message.initiator->sends;
-  const std::uint64_t sequence = message.header.sequence;
-  if (!duplicate || !sends[sequence].executed) execute_atomic(message, *region, now);
-  const std::uint64_t old_value = sends.result(sequence);
-  std::memcpy(message.payload(), &old_value, 8);
+  const std::uint64_t old_value = execute_atomic(message, *region, now);
+  // An initiator in the error state has flushed the request, and may use its slot again.
+  if (!message.initiator->completer.has_completed(message.header.sequence))
+    message.initiator->sends.set_result(message.header.sequence, old_value);
+  return_old(message, old_value);
   return Status::kSuccess;
 }
 
-void RemoteAccess::execute_atomic(Message& message, const Region& region, Picos now) {
+void RemoteAccess::repeat_atomic(Message& message) {
+  return_old(message, message.initiator->sends.result(message.header.sequence));
+}
+
+// Returns the value that the atomic has found.
+std::uint64_t RemoteAccess::execute_atomic(Message& message, const Region& region, Picos now) {
   std::byte* at = region.at(message.header.remote_addr);
   nic_.weak_memory.settle_atomics(at, 8);
   auto* word = reinterpret_cast<std::uint64_t*>(at);
-  message.initiator->sends.set_result(message.header.sequence, *word);
-  std::uint64_t next = *word;
+  const std::uint64_t old_value = *word;
+  std::uint64_t next = old_value;
   if (message.header.opcode == Opcode::kFetchAdd)
     next += message.operands.compare_add;
   else if (next == message.operands.compare_add)
     next = message.operands.swap;
-  if (next != *word && nic_.weak_memory.splits_atomic(message, region, at, next, now)) return;
+  if (next != old_value && nic_.weak_memory.splits_atomic(message, region, at, next, now))
+    return old_value;
   *word = next;
   nic_.touch();
+  return old_value;
 }
 
 }  // namespace pyrdma::fabric::sim

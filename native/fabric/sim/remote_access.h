@@ -20,14 +20,16 @@ class RemoteAccess {
   /// Samples the target's memory. A read longer than a chunk is only checked here: Responses
   /// samples its memory chunk by chunk.
   Status read(Message& message, const QueuePairCore& target);
-  Status atomic(Message& message, const QueuePairCore& target, Picos now, bool duplicate);
+  Status atomic(Message& message, const QueuePairCore& target, Picos now);
+  /// Returns the value that an executed atomic has found, without a look at its region.
+  static void repeat_atomic(Message& message);
   /// Returns the region that a request names, or null when the request must not access `bytes`
   /// bytes there.
   const Region* accessible(const Message& message, const QueuePairCore& target, std::uint64_t bytes,
                            std::uint32_t access) const;
 
  private:
-  void execute_atomic(Message& message, const Region& region, Picos now);
+  std::uint64_t execute_atomic(Message& message, const Region& region, Picos now);
   Nic& nic_;
 };
 

@@ -13,9 +13,9 @@ constexpr Picos kLinkAhead = 2000 * kPicosPerNano;
 constexpr int kBurst = 8;  // messages of one queue pair before the next queue pair has its turn
 }  // namespace
 
-std::uint64_t RequesterState::repeat_from(std::uint64_t sequence) {
-  const std::uint64_t sent = next_ - sequence;
-  go_to(sequence);
+std::uint64_t RequesterState::repeat_from(Position place) {
+  const std::uint64_t sent = next_ + (chunk_offset_ > 0) - place.sequence;
+  go_to(place.sequence, place.offset);
   pending_failure_ = Status::kSuccess;  // the engine will find the failure again
   outstanding_reads_ = 0;
   blocked_ = false;
@@ -38,7 +38,7 @@ void RequesterState::reset() {
 // comes, since the CPU may still change the bytes.
 void Requester::doorbell(QueuePairCore& qp, Picos when) {
   RequesterState& state = qp.requester;
-  if (first_active_ == nullptr && !nic_.dead() && !qp.retransmit.pending()) {
+  if (first_active_ == nullptr && !nic_.dead() && !qp.retransmit.waits_for_receiver()) {
     Step step = Step::kSent;
     for (int i = 0; i < kBurst && step == Step::kSent; ++i) {
       if (state.next_ == qp.sends.posted()) return;
@@ -144,7 +144,7 @@ Requester::Step Requester::turn(QueuePairCore& qp, Picos now) {
 Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
   if (state.next_ == qp.sends.posted() || state.pending_failure_ != Status::kSuccess ||
-      qp.retransmit.pending() || qp.destroyed)
+      qp.retransmit.waits_for_receiver() || qp.destroyed)
     return Step::kBlocked;
   const NicTimes& t = nic_.times();
   const SendEntry& entry = qp.sends[state.next_];
@@ -157,7 +157,12 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
     if (qp.options.transport == Transport::kDc) cost += t.dc_message;
   }
   Message& message = make_message(qp);
-  const bool by_dma = !entry.needs_data_back() && load_payload(message, qp);
+  const Payload payload = entry.needs_data_back() ? Payload::kNone : load_payload(message, qp);
+  if (payload == Payload::kGone) [[unlikely]] {
+    nic_.release(message);
+    return fail(qp, Status::kLocalProtection);
+  }
+  const bool by_dma = payload == Payload::kByDma;
   if (by_dma) cost += t.payload_fetch;
   cost <<= nic_.slow();
   const Picos begin = engine_.serve(now, now, cost);
@@ -167,7 +172,9 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   nic_.trace("sends", message, begin);
   nic_.record(TimelineRow::kRequester, message, begin - cost, ready);
   const Chunk chunk = message.chunk;
+  const bool begins_wait = !qp.awaits_answer();
   const Picos left = nic_.transmitter.send_request(message, now, begin, ready);
+  if (begins_wait && qp.ordered()) qp.retransmit.begin(left);
   if (chunk.last)
     sent(qp, entry, left);
   else
@@ -194,7 +201,12 @@ Requester::Step Requester::fetch(QueuePairCore& qp, Picos now) {
   const Status status = check(qp);
   if (status == Status::kSuccess)
     return qp.options.transport == Transport::kDc ? connect(qp, now) : Step::kSent;
-  state.pending_failure_ = status;
+  return fail(qp, status);
+}
+
+// The next request cannot be sent. It fails when all earlier requests have been answered.
+Requester::Step Requester::fail(QueuePairCore& qp, Status status) {
+  qp.requester.pending_failure_ = status;
   qp.fail_pending();
   return Step::kBlocked;
 }
@@ -260,9 +272,9 @@ Message& Requester::make_message(QueuePairCore& qp) {
   return message;
 }
 
-// Loads the payload of the next chunk. Returns true when DMA fetches the payload over PCIe. An
-// inline payload has come with the request.
-bool Requester::load_payload(Message& message, QueuePairCore& qp) {
+// Loads the payload of the next chunk. DMA fetches the payload over PCIe, unless it is inline and
+// has come with the request. The payload is gone when its region was deregistered meanwhile.
+Requester::Payload Requester::load_payload(Message& message, QueuePairCore& qp) {
   const SendEntry& entry = qp.sends[qp.requester.next_];
   const Network& network = nic_.fabric().network;
   Chunk& chunk = message.chunk;
@@ -270,7 +282,9 @@ bool Requester::load_payload(Message& message, QueuePairCore& qp) {
   chunk.last = chunk.offset + chunk.length == entry.length;
   const bool by_dma = chunk.length > 0 && !entry.is_inline();
   message.late_source = by_dma && qp.ordered() && nic_.weak_memory.draws_late_source();
-  chunk.has_payload = nic_.dma.gather(message, ~0ULL);
+  if (chunk.length > 0 && !nic_.dma.gather(message, ~0ULL)) [[unlikely]]
+    return Payload::kGone;
+  chunk.has_payload = chunk.length > 0;
   const Network::WireSize wire = qp.options.transport == Transport::kUd
                                      ? network.datagram(chunk.length)
                                      : network.connected(chunk.length);
@@ -285,7 +299,7 @@ bool Requester::load_payload(Message& message, QueuePairCore& qp) {
     for_each_piece(qp.sends.sges(qp.requester.next_), entry.sge_count, chunk.offset, chunk.length,
                    count);
   }
-  return by_dma;
+  return by_dma ? Payload::kByDma : Payload::kNone;
 }
 
 // The NIC starts the requests of one queue pair one after another, at a rate of its own.
@@ -345,8 +359,8 @@ void Requester::sent(QueuePairCore& qp, const SendEntry& entry, Picos left) {
   const std::uint64_t sequence = state.next_;
   ++nic_.counters().requests;
   state.go_to(sequence + 1);
-  if (entry.is_signaled() || (qp.ordered() && entry.needs_data_back()))
-    state.awaited_ = state.next_;
+  if (entry.is_signaled() || (qp.ordered() && qp.is_answered(entry)))
+    state.awaited_ = std::max(state.awaited_, state.next_);
   if (!qp.ordered()) nic_.completer.complete_locally(qp, sequence, left);
 }
 

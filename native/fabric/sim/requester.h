@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fabric/sim/message.h"
 #include "fabric/sim/profile.h"
 #include "fabric/sim/server.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::sim {
 
-class Nic;
-class QueuePairCore;
-struct Message;
 struct SendEntry;
 
 /// The requester engine's state of a queue pair.
@@ -34,17 +32,17 @@ class RequesterState {
   void skip_to(std::uint64_t sequence) {
     if (next_ < sequence) go_to(sequence);
   }
-  /// Sends again from `sequence` on. No earlier request still waits for data. Returns the number of
-  /// requests that the requester had sent.
-  std::uint64_t repeat_from(std::uint64_t sequence);
+  /// Sends again from `place` on. No earlier request still waits for data. Returns the number of
+  /// requests of which the requester had sent bytes.
+  std::uint64_t repeat_from(Position place);
   void reset();
 
   /// The next request to send.
   std::uint64_t next() const { return next_; }
-  /// Returns whether a chunk of request `sequence` or a later request has been sent.
-  bool has_sent(std::uint64_t sequence) const { return next_ > sequence || chunk_offset_ != 0; }
-  /// Returns whether a request behind `sequence` has been sent.
-  bool has_sent_behind(std::uint64_t sequence) const { return next_ > sequence + 1; }
+  /// The first bytes that have not been sent.
+  Position position() const { return {next_, chunk_offset_}; }
+  /// All requests before this one that have an answer of their own have been sent.
+  std::uint64_t awaited() const { return awaited_; }
   /// A fence or too many reads stop the sending. A response lets the sending continue.
   bool blocked() const { return blocked_; }
   /// The reason why the next request cannot be sent.
@@ -52,15 +50,12 @@ class RequesterState {
   /// The packets of a queue pair leave one after another. Returns the time at which a request has
   /// left that takes `wire` on the link and could have left by `left`.
   Picos in_order(Picos left, Picos wire) { return left_ = std::max(left_ + wire, left); }
-  /// Returns whether the pending failure may be reported. All requests before `completed` have
-  /// completed.
-  bool may_report_failure(std::uint64_t completed) const { return completed >= awaited_; }
 
  private:
   friend class Requester;
-  void go_to(std::uint64_t sequence) {
+  void go_to(std::uint64_t sequence, std::uint32_t offset = 0) {
     next_ = sequence;
-    chunk_offset_ = 0;
+    chunk_offset_ = offset;
   }
 
   std::uint64_t next_ = 0;               // the next request to send
@@ -70,7 +65,7 @@ class RequesterState {
   bool blocked_ = false;
   bool drains_ = false;  // a DC initiator waits for all answers before it turns to another target
   Status pending_failure_ = Status::kSuccess;
-  std::uint64_t awaited_ = 0;  // all requests before this one complete before a failure is reported
+  std::uint64_t awaited_ = 0;  // behind the last request with an answer of its own
   Picos ready_at_ = 0;
   Picos left_ = 0;         // the last request left at this time
   Picos paced_until_ = 0;  // the queue pair may start its next request at this time
@@ -118,10 +113,12 @@ class Requester final : public SimEvent {
   inline Status check(QueuePairCore& qp) const;
   inline Status check_keys(QueuePairCore& qp) const;
   inline Message& make_message(QueuePairCore& qp);
-  inline bool load_payload(Message& message, QueuePairCore& qp);
+  enum class Payload { kNone, kByDma, kGone };
+  inline Payload load_payload(Message& message, QueuePairCore& qp);
   inline Step connect(QueuePairCore& qp, Picos now);
   inline Picos pace(QueuePairCore& qp, const SendEntry& entry, Picos begin);
   inline void sent(QueuePairCore& qp, const SendEntry& entry, Picos left);
+  Step fail(QueuePairCore& qp, Status status);
   Picos earliest_turn() const;
   void append(QueuePairCore& qp);
   void schedule(Picos when);

@@ -7,9 +7,11 @@
 
 namespace pyrdma::fabric::sim {
 
-void ResponderState::advance(const Message& message) {
-  expected_ = message.header.sequence + message.chunk.last;
-  expected_offset_ = message.chunk.last ? 0 : message.chunk.offset + message.chunk.length;
+void ResponderState::advance(const Message& message, std::uint64_t connection) {
+  served_by_ = connection;
+  expected_ = message.chunk.last
+                  ? Position{message.header.sequence + 1, 0}
+                  : Position{message.header.sequence, message.chunk.offset + message.chunk.length};
 }
 
 // ---- arrival ----
@@ -128,16 +130,16 @@ Picos Responder::fetch_receive(const Message& message, Picos now, Picos at) {
 
 void Responder::request_arrives(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (message.late_source && !nic_.weak_memory.gather_late(message)) return nic_.release(message);
-  if (nic_.dead()) return nic_.retransmitter.lost(message, now, false);
+  if (message.late_source && !nic_.weak_memory.gather_late(message, now))
+    return nic_.release(message);
+  if (nic_.dead()) return nic_.retransmitter.lost(message, now);
   if (nic_.packet_faults.meddle(message, now)) return;
   Picos& last_execution = qp.responder.last_execution_;
   const bool idle = last_execution <= now;
   const Picos received = nic_.ingress.receive(message, now);
   if (received == kNever) {
     nic_.trace("never gets", message, now);
-    const bool later_packets_tell = qp.requester.has_sent_behind(message.header.sequence);
-    return nic_.retransmitter.lost(message, now, later_packets_tell);
+    return nic_.retransmitter.lost(message, now);
   }
   const Picos time = engine_time(message) << nic_.slow();
   const Picos served = engine_.serve(now, received, time);
@@ -165,9 +167,11 @@ QueuePairCore* Responder::find_target(const Message& message) const {
   bool reached = false;
   switch (qp.options.transport) {
     case Transport::kRc:
-    case Transport::kUc:
       reached = target->peer_nic == &qp.nic && target->peer_number == qp.number &&
-                target->peer_psn == qp.psn;
+                target->peer_psn == qp.psn && qp.responder.is_served_by(target->connection);
+      break;
+    case Transport::kUc:  // the first packet of a message sets the packet sequence number again
+      reached = target->peer_nic == &qp.nic && target->peer_number == qp.number;
       break;
     case Transport::kUd:
       reached = target->options.qkey == header.remote_qkey;
@@ -181,38 +185,70 @@ QueuePairCore* Responder::find_target(const Message& message) const {
 
 // ---- order ----
 
+// The place of a message alone says what becomes of it: what the responder expects is executed,
+// what it has executed is a duplicate, and what comes too early shows a gap (IBA 9.7.5.1). So a
+// message that was late, or that the requester has sent again without need, takes effect once.
 void Responder::request_executes(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (nic_.dead()) return nic_.retransmitter.lost(message, now, false);
+  if (nic_.dead()) return nic_.retransmitter.lost(message, now);
   if (!qp.ordered()) return execute_unordered(message, now);
-  const RequestHeader& header = message.header;
-  // The requester has sent the request again, or the request is already complete.
-  if (!qp.retransmit.is_current(header.epoch)) return nic_.release(message);
-  if (qp.completer.has_completed(header.sequence)) return nic_.release(message);
+  if (qp.retransmit.is_void(message.header.epoch)) return nic_.release(message);
   QueuePairCore* target = find_target(message);
-  if (target == nullptr) return nic_.retransmitter.lost(message, now, false);
-  const bool duplicate = header.sequence < qp.responder.expected_;
-  if (!duplicate && !is_in_order(message, now)) return nic_.release(message);
-  const Status status = execute(message, *target, now, duplicate);
-  if (status == Status::kRnrRetryExceeded) {  // a retry is scheduled
+  if (target == nullptr) return nic_.retransmitter.lost(message, now);
+  ResponderState& state = qp.responder;
+  const Position at = message.position();
+  if (at < state.expected_) return execute_duplicate(message, *target, now);
+  if (at > state.expected_) {
+    if (refuse(message, Nak::kSequence, state.expected_, 0)) acknowledge(message, now);
+    return;
+  }
+  state.asked_ = false;
+  message.status = execute(message, *target, now);
+  if (message.nak != Nak::kNone) {
     nic_.trace("is not ready for", message, now);
     nic_.mark(TimelineRow::kResponder, "receiver not ready", message, now);
-    return nic_.release(message);
+    return acknowledge(message, now);
   }
-  message.status = status;
   nic_.trace("executes", message, now);
-  if (status == Status::kSuccess && !duplicate) {
-    qp.responder.advance(message);
-    qp.retransmit.progress();
+  if (message.status == Status::kSuccess)
+    state.advance(message, target->connection);
+  else if (qp.options.transport == Transport::kRc)
+    target->enter_error();
+  acknowledge(message, now);
+}
+
+// Turns a message into a negative acknowledgement. The responder sends one, and drops what follows
+// until the expected message comes (IBA 9.7.5.2.8); returns false, and the message is gone.
+bool Responder::refuse(Message& message, Nak why, Position expected, Picos wait) {
+  bool& asked = message.initiator->responder.asked_;
+  if (!asked) message.refuse(why, expected, wait);
+  const bool first = !asked;
+  asked = true;
+  if (!first) nic_.release(message);
+  return first;
+}
+
+// A duplicate read samples the memory again, and a duplicate atomic returns the value that it
+// found. A duplicate write or send has no effect. The end of a message is acknowledged again.
+void Responder::execute_duplicate(Message& message, QueuePairCore& target, Picos now) {
+  if (!message.chunk.last || message.initiator->completer.has_completed(message.header.sequence))
+    return nic_.release(message);
+  if (message.header.opcode == Opcode::kRead) {
+    nic_.responses.abandon(*message.initiator);
+    message.initiator->responder.asked_ = false;
+    message.status = nic_.remote_access.read(message, target);
+  } else if (is_one_of(message.header.opcode, kAtomics)) {
+    RemoteAccess::repeat_atomic(message);
   }
-  if (status != Status::kSuccess && qp.options.transport == Transport::kRc) target->enter_error();
+  if (message.status != Status::kSuccess && target.options.transport == Transport::kRc)
+    target.enter_error();
+  nic_.trace("executes again", message, now);
   acknowledge(message, now);
 }
 
 void Responder::execute_unordered(Message& message, Picos now) {
   QueuePairCore* target = find_target(message);
-  if (target != nullptr && follows(*message.initiator, message))
-    execute(message, *target, now, false);
+  if (target != nullptr && follows(*message.initiator, message)) execute(message, *target, now);
   nic_.release(message);
 }
 
@@ -220,39 +256,31 @@ void Responder::execute_unordered(Message& message, Picos now) {
 // also drops messages with a missing chunk (IBA 9.8.2). Datagrams have no order.
 bool Responder::follows(QueuePairCore& qp, const Message& message) {
   if (qp.options.transport != Transport::kUc) return true;
-  const RequestHeader& header = message.header;
-  if (qp.retransmit.is_void(header.epoch) || header.sequence < qp.responder.expected_) return false;
-  if (!message.chunk.first && !qp.responder.expects(header.sequence, message.chunk.offset))
-    return false;
-  qp.responder.advance(message);
+  const Position expected = qp.responder.expected_;
+  if (qp.retransmit.is_void(message.header.epoch) || message.position() < expected) return false;
+  if (!message.chunk.first && message.position() != expected) return false;
+  qp.responder.advance(message, 0);
   return true;
-}
-
-// The responder answers a gap with a negative acknowledgement, which asks for the missing chunk.
-// The responder drops a duplicate chunk.
-bool Responder::is_in_order(Message& message, Picos now) {
-  QueuePairCore& qp = *message.initiator;
-  const std::uint64_t sequence = message.header.sequence;
-  const std::uint32_t offset = message.chunk.offset;
-  if (qp.responder.expects(sequence, offset)) return true;
-  if (sequence != qp.responder.expected_ || offset > qp.responder.expected_offset_)
-    nic_.retransmitter.ask_again(qp, now);
-  return false;
 }
 
 // The responder returns data, errors and the acknowledgements that the initiator waits for. Other
 // acknowledgements only use the link.
 void Responder::acknowledge(Message& message, Picos now) {
   const Picos executed = now - message.placement;  // the bytes had not crossed PCIe yet
-  if (message.status == Status::kSuccess) {
+  if (message.status == Status::kSuccess && message.nak == Nak::kNone) {
+    QueuePairCore& qp = *message.initiator;
     if (is_one_of(message.header.opcode, kReturning))
       return nic_.responses.answer(message, now, now);
-    if (!message.chunk.last) return nic_.release(message);
+    if (!message.chunk.last) {
+      qp.acknowledged(now);
+      return nic_.release(message);
+    }
     // A DC initiator waits for all answers before it turns to another target.
-    const QueuePairCore& qp = *message.initiator;
-    if (!message.header.signaled && qp.options.transport != Transport::kDc) {
+    if (!message.header.signaled && qp.options.transport != Transport::kDc &&
+        !qp.retransmit.lost_answer()) {
       nic_.transmitter.send_control(qp.nic, 1, now, executed);
       qp.nic.requester.serve_response(0, 0, nic_.times().rx_ack);
+      qp.acknowledged(now);
       return nic_.release(message);
     }
   }
@@ -261,7 +289,8 @@ void Responder::acknowledge(Message& message, Picos now) {
 
 // ---- effect ----
 
-Status Responder::execute(Message& message, QueuePairCore& target, Picos now, bool duplicate) {
+// A message that finds no receive becomes a negative acknowledgement.
+Status Responder::execute(Message& message, QueuePairCore& target, Picos now) {
   NicFaults* faults = nic_.faults();
   if (faults != nullptr && message.header.rkey != 0 && faults->stream.fire(Fault::region_revoked)) {
     faults->stream.reach(Fault::region_revoked);
@@ -272,42 +301,47 @@ Status Responder::execute(Message& message, QueuePairCore& target, Picos now, bo
       return nic_.remote_access.read(message, target);
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd:
-      return nic_.remote_access.atomic(message, target, now, duplicate);
+      return nic_.remote_access.atomic(message, target, now);
     case Opcode::kWrite:
-    case Opcode::kWriteImm: {
-      if (duplicate) return Status::kSuccess;
-      const Status status = nic_.remote_access.write(message, target, now);
-      const bool announces = message.header.opcode == Opcode::kWriteImm && message.chunk.last;
-      if (status == Status::kSuccess && announces) return execute_send(message, target, now);
-      if (status == Status::kSuccess) nic_.touch();
-      return status;
-    }
+    case Opcode::kWriteImm:
+      return execute_write(message, target, now);
     default:
-      return duplicate ? Status::kSuccess : execute_send(message, target, now);
+      return execute_send(message, target);
   }
 }
 
-// Returns kRnrRetryExceeded when no receive was posted, or when the beginning of the message is
-// lost. A reliable initiator then sends again.
-Status Responder::execute_send(Message& message, QueuePairCore& target, Picos now) {
-  QueuePairCore& qp = *message.initiator;
+// A write with an immediate takes a receive with its last byte.
+Status Responder::execute_write(Message& message, QueuePairCore& target, Picos now) {
+  const bool announces = message.header.opcode == Opcode::kWriteImm && message.chunk.last;
+  const Status status = nic_.remote_access.write(message, target, now);
+  if (status == Status::kSuccess && announces) return execute_send(message, target);
+  if (status == Status::kSuccess) nic_.touch();
+  return status;
+}
+
+Status Responder::execute_send(Message& message, QueuePairCore& target) {
+  ResponderState& state = message.initiator->responder;
   switch (nic_.receiver.deliver(message, target)) {
     case Receiver::Delivery::kDone:
       return Status::kSuccess;
     case Receiver::Delivery::kTooLong:
       return Status::kRemoteInvalidRequest;
     case Receiver::Delivery::kBadBuffer:
+    case Receiver::Delivery::kOverrun:
       return Status::kRemoteOperation;
-    case Receiver::Delivery::kGap:
-      if (!qp.destroyed) nic_.retransmitter.ask_again(qp, now);
-      return Status::kRnrRetryExceeded;
+    case Receiver::Delivery::kGap:  // the whole message comes again
+      state.expected_.offset = 0;
+      state.asked_ = true;
+      message.refuse(Nak::kSequence, state.expected_, 0);
+      return Status::kSuccess;
     case Receiver::Delivery::kNotReady:
       break;
   }
   ++nic_.counters().rnr_naks;
-  const Picos wait = to_picos(Time{target.options.rnr_timer_us} * kMicrosecond);
-  if (qp.ordered()) nic_.retransmitter.schedule(qp, message.header.sequence, now + wait, true);
-  return Status::kRnrRetryExceeded;
+  state.asked_ = true;
+  message.refuse(Nak::kNotReady, message.position(),
+                 to_picos(Time{target.options.rnr_timer_us} * kMicrosecond));
+  return Status::kSuccess;
 }
 
 }  // namespace pyrdma::fabric::sim

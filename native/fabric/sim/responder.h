@@ -5,37 +5,40 @@
 #include <cstdint>
 #include <vector>
 
+#include "fabric/sim/message.h"
 #include "fabric/sim/server.h"
 #include "fabric/types.h"
 
 namespace pyrdma::fabric::sim {
 
-class Nic;
-class QueuePairCore;
-struct Message;
-
-/// The responder's half of a connection: the chunk that the responder expects next, and the times
+/// The responder's half of a connection: the bytes that the responder expects next, and the times
 /// of its last arrival and execution. The initiator's queue pair holds this state, because a
 /// simulated connection has exactly one initiator.
 class ResponderState {
  public:
-  /// The request that the responder executes next.
-  std::uint64_t expected() const { return expected_; }
-  /// The initiator sends the expected message again from its first chunk on.
-  void repeat_message() { expected_offset_ = 0; }
+  /// The first bytes that the responder has not executed.
+  Position expected() const { return expected_; }
+  /// Returns whether `connection` of the responder's queue pair may serve the initiator. A queue
+  /// pair that was reset and connected again expects the initiator's first packet, which one that
+  /// was not reset sends never again.
+  bool is_served_by(std::uint64_t connection) const {
+    return expected_ == Position{} || served_by_ == connection;
+  }
   /// The messages under way are void. The times stay, because time does not go back.
-  void reset() { expected_ = expected_offset_ = 0; }
+  void reset() {
+    expected_ = {};
+    asked_ = false;
+  }
 
  private:
   friend class Responder;
-  bool expects(std::uint64_t sequence, std::uint32_t offset) const {
-    return sequence == expected_ && offset == expected_offset_;
-  }
-  /// The chunk has taken effect.
-  void advance(const Message& message);
+  /// The chunk has taken effect, by `connection`.
+  void advance(const Message& message, std::uint64_t connection);
 
-  std::uint64_t expected_ = 0;
-  std::uint32_t expected_offset_ = 0;
+  Position expected_;
+  std::uint64_t served_by_ = 0;  // the connection that has executed the first request
+  bool asked_ =
+      false;  // a negative acknowledgement has named `expected_`, which has not come since
   Picos last_due_ = 0;  // requests arrive in order, whatever they cost the target
   Picos last_execution_ = 0;
 };
@@ -61,9 +64,11 @@ class Responder {
   inline Picos fetch_receive(const Message& message, Picos now, Picos at);
   inline Picos wait_for_address(const Message& message, Picos at);
   void execute_unordered(Message& message, Picos now);
-  inline bool is_in_order(Message& message, Picos now);
-  Status execute(Message& message, QueuePairCore& target, Picos now, bool duplicate);
-  inline Status execute_send(Message& message, QueuePairCore& target, Picos now);
+  void execute_duplicate(Message& message, QueuePairCore& target, Picos now);
+  Status execute(Message& message, QueuePairCore& target, Picos now);
+  inline Status execute_write(Message& message, QueuePairCore& target, Picos now);
+  inline Status execute_send(Message& message, QueuePairCore& target);
+  bool refuse(Message& message, Nak why, Position expected, Picos wait);
   inline void acknowledge(Message& message, Picos now);
   static bool follows(QueuePairCore& qp, const Message& message);
 

@@ -22,11 +22,21 @@ void Responses::answer(Message& message, Picos ready, Picos now) {
     return;
   }
   const bool long_read = message.header.opcode == Opcode::kRead &&
-                         message.status == Status::kSuccess &&
+                         message.status == Status::kSuccess && message.nak == Nak::kNone &&
                          message.header.total > nic_.fabric().network.chunk_bytes();
   if (!long_read) return respond(message, ready, now);
   state.long_read_ = &message;
   continue_read(message, now);
+}
+
+void Responses::abandon(QueuePairCore& qp) {
+  ResponsesState& state = qp.responses;
+  state.long_read_ = nullptr;  // its event is still to come
+  while (state.first_behind_ != nullptr) {
+    Message& next = *state.first_behind_;
+    state.first_behind_ = next.next_behind;
+    nic_.release(next);
+  }
 }
 
 void Responses::respond(Message& message, Picos ready, Picos now) {
@@ -47,14 +57,14 @@ void Responses::end_long_read(QueuePairCore& qp, Picos now) {
     state.first_behind_ = next.next_behind;
     Nic& responder = *next.owner;
     if (responder.dead())
-      responder.retransmitter.lost(next, now, false);
+      responder.retransmitter.lost(next, now);
     else
       responder.responses.answer(next, now, now);
   }
 }
 
 // Makes the next chunk of a long read, and samples the memory now.
-Message& Responses::make_chunk(const Message& read) {
+Message& Responses::make_chunk(const Message& read, QueuePairCore& target) {
   const RequestHeader& header = read.header;
   Message& piece = nic_.fabric().pool.take(nic_, *read.initiator);
   piece.header = header;
@@ -64,10 +74,13 @@ Message& Responses::make_chunk(const Message& read) {
   chunk.length = std::min(header.total - offset, nic_.fabric().network.chunk_bytes());
   chunk.first = offset == 0;
   chunk.last = offset + chunk.length == header.total;
-  const Region* region = nic_.regions.find(header.rkey);
-  if (region == nullptr) piece.status = Status::kRemoteAccess;
-  chunk.has_payload = region != nullptr;
-  if (!chunk.has_payload) return piece;
+  const Region* region = nic_.remote_access.accessible(read, target, header.total, kRemoteRead);
+  if (region == nullptr) {  // deregistered meanwhile
+    piece.status = Status::kRemoteAccess;
+    if (target.options.transport == Transport::kRc) target.enter_error();
+    return piece;
+  }
+  chunk.has_payload = true;
   piece.reserve_payload();
   const std::byte* from = region->at(header.remote_addr + offset);
   nic_.weak_memory.settle_atomics(from, chunk.length);
@@ -85,13 +98,15 @@ Picos Responses::fetch(const Message& piece, Picos now) {
 
 void Responses::continue_read(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
-  if (nic_.dead()) {
-    ++qp.references;  // keeps the queue pair until its other messages are gone, too
-    nic_.retransmitter.lost(message, now, false);
+  if (qp.responses.long_read_ != &message) return nic_.release(message);
+  QueuePairCore* target = nic_.dead() ? nullptr : nic_.responder.find_target(message);
+  if (target == nullptr) {  // it answers no more
+    ++qp.references;        // keeps the queue pair until its other messages are gone, too
+    nic_.retransmitter.lost(message, now);
     end_long_read(qp, now);
     return drop_reference(&qp);
   }
-  Message& piece = make_chunk(message);
+  Message& piece = make_chunk(message, *target);
   message.chunk.offset += piece.chunk.length;
   const bool done = piece.chunk.last || piece.status != Status::kSuccess;
   const Picos fetched = fetch(piece, now);

@@ -34,12 +34,15 @@ class Responses {
   /// Sends the executed request back as its response, from `ready` on. An answer behind a long read
   /// waits for the read's last chunk.
   void answer(Message& message, Picos ready, Picos now);
+  /// A repeated read has come: the requester has gone back, and takes none of the answers behind
+  /// it. Abandons them, as a NIC does; the requester asks for each of them again.
+  void abandon(QueuePairCore& qp);
   /// Sends the next chunk of a long read.
   void continue_read(Message& message, Picos now);
 
  private:
   void respond(Message& message, Picos ready, Picos now);
-  Message& make_chunk(const Message& read);
+  Message& make_chunk(const Message& read, QueuePairCore& target);
   Picos fetch(const Message& piece, Picos now);
   static void end_long_read(QueuePairCore& qp, Picos now);
   Nic& nic_;

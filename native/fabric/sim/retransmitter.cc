@@ -7,118 +7,126 @@
 
 namespace pyrdma::fabric::sim {
 
-void RetransmitState::reset() {
-  first_epoch_ = ++epoch_;
-  progress();
+namespace {
+constexpr Time kLeastTimeout = 8192;  // ns: 4.096 us * 2 (IBA 11.6.2: local ACK timeout)
 }
 
+// ---- the timer ----
+
+Picos RetransmitState::timeout() const {
+  return to_picos(std::max(Time{qp_.options.timeout_us} * kMicrosecond, kLeastTimeout));
+}
+
+void RetransmitState::reset() {
+  stop();
+  void_all();
+  progress(0);
+  hole_ = {~0ULL, 0};
+}
+
+void RetransmitState::schedule(Picos when) {
+  due_ = when;
+  ++qp_.references;
+  qp_.nic.fabric().scheduler.schedule(*this, when);
+}
+
+void RetransmitState::schedule_timeout() { schedule(began_ + timeout() + slack_); }
+
 void RetransmitState::fire(Picos now) {
-  const bool runs_off = now == due_;  // an error or a reset has cancelled any other timer event
-  if (runs_off) cancel();
-  if (runs_off && !qp_.destroyed && qp_.state == QpState::kReadyToSend && !qp_.nic.dead())
-    qp_.nic.retransmitter.retry(qp_, now);
+  const bool counts = now == due_;  // an error, a reset or a wait has replaced any other event
+  if (counts) due_ = kNever;
+  if (counts && !qp_.destroyed && qp_.state == QpState::kReadyToSend && !qp_.nic.dead())
+    qp_.nic.retransmitter.expire(qp_, now);
   drop_reference(&qp_);
 }
 
-void Retransmitter::lost(Message& message, Picos now, bool later_packets_tell) {
-  nic_.mark(TimelineRow::kReceiver, "lost", message, now);
-  QueuePairCore& qp = *message.initiator;
+void Retransmitter::expire(QueuePairCore& qp, Picos now) {
   RetransmitState& state = qp.retransmit;
-  const std::uint64_t sequence = message.header.sequence;
-  const bool response = message.is_response();
-  // A negative acknowledgement may have begun a new epoch behind a request that awaits its answer.
-  const bool awaited = response && !qp.completer.has_completed(sequence);
-  if (qp.ordered() && (message.header.epoch == state.epoch_ || awaited)) {
-    // A later packet makes the responder ask for the lost packet, after the backlog of the port.
-    // Without a later packet, the initiator's timer finds the loss.
-    const Network& network = nic_.fabric().network;
-    const Picos pipelines = 2 * (nic_.times().rx_latency + nic_.times().tx_latency);
-    const Picos wait = later_packets_tell
-                           ? network.port_backlog(nic_.port(), now) +
-                                 2 * network.latency(nic_.port(), qp.nic.port()) + pipelines
-                           : to_picos(Time{qp.options.timeout_us} * kMicrosecond);
-    if (!state.pending()) state.after_timeout_ = !later_packets_tell;
-    const std::uint64_t from =
-        response ? qp.completer.completed() : std::min(qp.responder.expected(), sequence);
-    qp.nic.retransmitter.schedule(qp, from, now + wait, false);
+  if (state.waits_for_receiver_) {
+    state.waits_for_receiver_ = false;
+    state.began_ = now;
+    state.schedule_timeout();
+    return go_back(qp, state.from_, now);
   }
-  nic_.release(message);
+  if (!qp.awaits_answer()) return;
+  if (now < state.began_ + state.timeout() + state.slack_) return state.schedule_timeout();
+  const Position oldest = oldest_unanswered(qp);
+  if (gives_up(qp, oldest.sequence)) return;
+  // The time of a NIC's timer lies between once and four times the option (IBA 9.7.6.1.3). Two NICs
+  // with exact timers would repeat the same collision until their retries are used up.
+  state.slack_ = static_cast<Picos>(draws_.below(static_cast<std::uint64_t>(state.timeout() / 8)));
+  state.began_ = now;
+  state.schedule_timeout();
+  go_back(qp, oldest, now);
 }
 
-void Retransmitter::ask_again(QueuePairCore& qp, Picos now) {
-  if (qp.retransmit.pending() || qp.state != QpState::kReadyToSend) return;
-  qp.retransmit.after_timeout_ = false;
-  const Picos wait =
-      nic_.fabric().network.latency(nic_.port(), qp.nic.port()) + nic_.times().rx_latency;
-  schedule(qp, qp.responder.expected(), now + wait, false);
-}
-
-void Retransmitter::response_missing(QueuePairCore& qp, std::uint32_t epoch, Picos now) {
-  RetransmitState& state = qp.retransmit;
-  const std::uint64_t completed = qp.completer.completed();
-  // The requester has already sent the hole again when the present epoch began at or before it.
-  if (epoch != state.epoch_ && completed >= state.epoch_from_) return;
-  if (!state.pending()) state.after_timeout_ = false;
-  schedule(qp, completed, now + nic_.times().tx_message, false);
-}
-
-void Retransmitter::schedule(QueuePairCore& qp, std::uint64_t from, Picos when, bool rnr) {
-  RetransmitState& state = qp.retransmit;
-  if (state.pending()) {
-    state.from_ = std::min(state.from_, from);
-    return;
+// The first bytes that the requester knows no acknowledgement of. The acknowledgements that the
+// simulation does not follow are never lost: those of executed chunks that are not a message's
+// last, and of requests without a completion.
+Position Retransmitter::oldest_unanswered(const QueuePairCore& qp) {
+  const Position expected = qp.responder.expected();
+  const std::uint32_t chunk = qp.nic.fabric().network.chunk_bytes();
+  for (std::uint64_t s = qp.completer.completed(); s < expected.sequence; ++s) {
+    const SendEntry& entry = qp.sends[s];
+    if (entry.needs_data_back()) return {s, 0};
+    if (entry.is_signaled() || qp.is_answered(entry))
+      return {s, entry.length == 0 ? 0 : (entry.length - 1) / chunk * chunk};
   }
-  state.due_ = when;
-  state.is_rnr_ = rnr;
-  state.from_ = from;
-  ++qp.references;
-  nic_.fabric().scheduler.schedule(state, when);
+  return expected;
 }
 
-std::uint64_t Retransmitter::first_to_repeat(QueuePairCore& qp) {
-  const RetransmitState& state = qp.retransmit;
-  const std::uint64_t completed = qp.completer.completed();
-  const bool timer = !state.is_rnr_ && state.after_timeout_;  // knows only acknowledged requests
-  const std::uint64_t from = timer ? completed : std::max(state.from_, completed);
-  // A new epoch voids all messages of older epochs. So the new epoch begins with the first request
-  // that still waits for data.
-  for (std::uint64_t s = completed; s < from; ++s)
-    if (qp.sends[s].needs_data_back()) return s;
-  return from;
-}
-
-// Returns true when a request has failed. Request `from` fails with an RNR error once all earlier
-// requests have been answered. Until then the connection goes back to the first unanswered request.
-bool Retransmitter::gives_up(QueuePairCore& qp, std::uint64_t& from) {
-  RetransmitState& state = qp.retransmit;
-  if (state.is_rnr_) {
-    if (qp.options.rnr_retry == kInfiniteRetry || ++state.rnr_retries_ <= qp.options.rnr_retry)
-      return false;
-    if (nic_.completer.acknowledge_up_to(qp, from)) {
-      qp.fail(from, Status::kRnrRetryExceeded);
-      return true;
-    }
-    from = qp.completer.completed();
-    return false;
-  }
-  // Deviation: negative acknowledgements do not count. A chunk stands for several packets, and some
-  // of the packets would have got through.
-  if (!state.after_timeout_ || ++state.retries_ <= qp.options.retry_count) return false;
-  qp.fail(from, Status::kRetryExceeded);
+bool Retransmitter::gives_up(QueuePairCore& qp, std::uint64_t sequence) {
+  if (++qp.retransmit.retries_ <= qp.options.retry_count) return false;
+  qp.fail(sequence, Status::kRetryExceeded);
   return true;
 }
 
-void Retransmitter::retry(QueuePairCore& qp, Picos now) {
-  std::uint64_t from = first_to_repeat(qp);
-  if (qp.requester.has_sent(from)) {  // otherwise all requests have been answered meanwhile
-    if (gives_up(qp, from)) return;
-    qp.retransmit.begin_epoch();
-    qp.retransmit.epoch_from_ = from;
-    qp.responder.repeat_message();
+// ---- losses and negative acknowledgements ----
+
+void Retransmitter::lost(Message& message, Picos now) {
+  nic_.mark(TimelineRow::kReceiver, "lost", message, now);
+  message.initiator->retransmit.lost_answer_ |= message.is_response();
+  nic_.release(message);
+}
+
+void Retransmitter::sequence_error(QueuePairCore& qp, Position from, Picos now) {
+  if (gives_up(qp, from.sequence)) return;
+  qp.retransmit.hear(now);
+  go_back(qp, from, now);
+}
+
+// An answer that the receiver is not ready is a sign of life. With endless RNR retries, the losses
+// of a long wait must not add up to an error.
+void Retransmitter::receiver_not_ready(QueuePairCore& qp, Position from, Picos now, Picos wait) {
+  RetransmitState& state = qp.retransmit;
+  state.retries_ = 0;
+  if (qp.options.rnr_retry != kInfiniteRetry && ++state.rnr_retries_ > qp.options.rnr_retry)
+    return qp.fail(from.sequence, Status::kRnrRetryExceeded);
+  state.waits_for_receiver_ = true;
+  state.from_ = from;
+  state.schedule(now + wait);
+}
+
+// The requester asks once for each missing response. When the repetition is lost, too, the timer
+// finds the loss.
+void Retransmitter::response_missing(QueuePairCore& qp, Picos now) {
+  RetransmitState& state = qp.retransmit;
+  const std::uint64_t missing = qp.completer.completed();
+  const Position hole{missing, qp.completer.delivered(missing)};
+  if (state.waits_for_receiver_ || hole == state.hole_) return;
+  state.hole_ = hole;
+  if (gives_up(qp, missing)) return;
+  state.hear(now);
+  go_back(qp, {missing, 0}, now);
+}
+
+void Retransmitter::go_back(QueuePairCore& qp, Position from, Picos now) {
+  from = std::max(from, Position{qp.completer.completed(), 0});
+  if (from < qp.requester.position()) {
     nic_.counters().retransmitted += qp.requester.repeat_from(from);
     if (Timeline* timeline = nic_.timeline()) [[unlikely]]
       timeline->mark(nic_.place(TimelineRow::kRequester), now,
-                     {.name = "sends again", .request = {nic_.port(), qp.number, from}});
+                     {.name = "sends again", .request = {nic_.port(), qp.number, from.sequence}});
   }
   nic_.requester.activate(qp, now);
 }

@@ -24,7 +24,6 @@ struct alignas(64) SendEntry {
   Opcode opcode = Opcode::kWrite;
   std::uint8_t flags = 0;
   std::uint8_t sge_count = 0;
-  bool executed = false;     // the atomic has executed; a retransmission must not repeat it
   std::uint32_t number = 0;  // among the requests of all queue pairs of the NIC
 
   bool is_atomic() const { return is_one_of(opcode, kAtomics); }
@@ -89,7 +88,6 @@ class SendQueue {
 
   /// The atomic has executed and has found `old_value`.
   void set_result(std::uint64_t sequence, std::uint64_t old_value) {
-    entries_[slot_of(sequence)].executed = true;
     operands_[slot_of(sequence)].swap = old_value;  // the slot needs the operand no more
   }
   /// Returns the value that an executed atomic has found. A retransmission returns it again.

@@ -353,11 +353,13 @@ TEST(Simulation, GoldenTraceOfAWriteAReadAndAMissingReceive) {
 47972 ns  node 1  is not ready for  send 2, 64 bytes
 48022 ns  node 0  completes  write 0, 20000 bytes from 16384
 48438 ns  node 0  completes  read 1, 8 bytes
-57979 ns  node 0  sends  send 2, 64 bytes
-58903 ns  node 1  is not ready for  send 2, 64 bytes
-68910 ns  node 0  sends  send 2, 64 bytes
-70228 ns  node 1  executes  send 2, 64 bytes
-70494 ns  node 0  completes  send 2, 64 bytes
+48438 ns  node 0  waits for  send 2, 64 bytes
+58445 ns  node 0  sends  send 2, 64 bytes
+59369 ns  node 1  is not ready for  send 2, 64 bytes
+59629 ns  node 0  waits for  send 2, 64 bytes
+69636 ns  node 0  sends  send 2, 64 bytes
+70954 ns  node 1  executes  send 2, 64 bytes
+71220 ns  node 0  completes  send 2, 64 bytes
 )");
 }
 

@@ -17,17 +17,20 @@ WeakMemory::WeakMemory(Nic& nic, const MemoryModel& model, Rng draws)
     model_.late_placement = model_.late_source = model_.torn_read = model_.split_atomic = 0;
 }
 
-bool WeakMemory::gather_late(Message& message) {
+bool WeakMemory::gather_late(Message& message, Picos now) {
   QueuePairCore& qp = *message.initiator;
   message.late_source = false;
   // The request is already complete or void. The message counts as never sent.
-  if (qp.destroyed || !qp.retransmit.is_current(message.header.epoch) ||
+  if (qp.destroyed || qp.retransmit.is_void(message.header.epoch) ||
       qp.completer.has_completed(message.header.sequence))
     return false;
   const std::uint64_t mask = draws_.below(2) == 0 ? ~0ULL : draws_();
-  message.chunk.has_payload = qp.nic.dma.gather(message, mask);
   nic_.fabric().count_fired(Fault::late_source);
-  if (message.chunk.has_payload) nic_.count_reached(Fault::late_source);
+  if (!qp.nic.dma.gather(message, mask)) {  // the requester will find that the region is gone
+    qp.nic.retransmitter.go_back(qp, message.position(), now);
+    return false;
+  }
+  nic_.count_reached(Fault::late_source);
   return true;
 }
 
@@ -65,7 +68,7 @@ void WeakMemory::place(Message& message, const Region& region, std::byte* to, Pi
 void WeakMemory::tear(const Message& message, std::byte* to) {
   FaultStream& stream = nic_.faults()->stream;
   stream.reach(Fault::torn_crash);
-  message.initiator->retransmit.begin_epoch();  // no later message leaves
+  message.initiator->retransmit.void_all();  // no later message leaves
   Rng& rng = stream.stream(Fault::torn_crash);
   const bool weak = model_.is_weak();
   const Pieces pieces(to, message.chunk.length, weak ? kCacheLine : std::uint64_t{1024});
@@ -112,7 +115,7 @@ Picos WeakMemory::sample_early(Message& message) {
   const RequestHeader& header = message.header;
   QueuePairCore& qp = *message.initiator;
   if (header.total <= 8 || header.total > nic_.fabric().network.chunk_bytes() ||
-      !qp.retransmit.is_current(header.epoch) || header.sequence != qp.responder.expected() ||
+      qp.retransmit.is_void(header.epoch) || message.position() != qp.responder.expected() ||
       !happens(model_.torn_read))
     return 0;
   const QueuePairCore* target = nic_.responder.find_target(message);
@@ -140,9 +143,9 @@ Picos WeakMemory::land_early(const Message& message) {
   const QueuePairCore& qp = *message.initiator;
   const RequestHeader& header = message.header;
   if (!message.chunk.has_payload || !happens(model_.late_placement)) return 0;
-  if (qp.destroyed || qp.state != QpState::kReadyToSend ||
-      !qp.retransmit.is_current(header.epoch) || qp.completer.has_completed(header.sequence) ||
-      message.status != Status::kSuccess || !qp.sends[header.sequence].needs_data_back())
+  if (qp.destroyed || qp.state != QpState::kReadyToSend || qp.retransmit.is_void(header.epoch) ||
+      qp.completer.has_completed(header.sequence) || message.status != Status::kSuccess ||
+      !qp.sends[header.sequence].needs_data_back())
     return 0;
   if (nic_.dma.scatter(message, draws_() & (~0ULL >> 1))) nic_.touch();
   return static_cast<Picos>(draws_.below(static_cast<std::uint64_t>(to_picos(model_.read_gap_ns))));

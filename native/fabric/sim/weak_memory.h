@@ -24,7 +24,7 @@ class WeakMemory {
   bool draws_late_source() { return happens(model_.late_source); }
   /// Reads the source, or parts of it, as late as the completion allows. Returns false when the
   /// message counts as never sent.
-  bool gather_late(Message& message);
+  bool gather_late(Message& message, Picos now);
 
   // The following functions concern writes at the target.
   /// Returns true when the NIC may place a write late or in pieces.
