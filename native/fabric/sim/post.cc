@@ -22,7 +22,7 @@ void SendQueue::append(const WorkRequest& request, std::uint32_t number, Picos v
   SendEntry& entry = entries_[slot];
   entry.wr_id = request.wr_id;
   entry.remote_addr = request.remote_addr;
-  entry.visible_at = visible_at;
+  entry.ready_at = visible_at;
   entry.rkey = request.rkey;
   entry.immediate = request.immediate;
   entry.opcode = request.opcode;

@@ -172,9 +172,11 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
   nic_.trace("sends", message, begin);
   nic_.record(TimelineRow::kRequester, message, begin - cost, ready);
   const Chunk chunk = message.chunk;
-  const bool begins_wait = !qp.awaits_answer();
   const Picos left = nic_.transmitter.send_request(message, now, begin, ready);
-  if (begins_wait && qp.ordered()) qp.retransmit.begin(left);
+  if (qp.ordered()) {
+    qp.sends.set_left(state.next_, left);
+    qp.retransmit.run();
+  }
   if (chunk.last)
     sent(qp, entry, left);
   else
@@ -186,8 +188,8 @@ Requester::Step Requester::send_chunk(QueuePairCore& qp, Picos now) {
 Requester::Step Requester::fetch(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
   const SendEntry& entry = qp.sends[state.next_];
-  if (entry.visible_at > now) {
-    state.ready_at_ = entry.visible_at;
+  if (entry.ready_at > now) {
+    state.ready_at_ = entry.ready_at;
     return Step::kWaits;
   }
   if (!may_start(qp, entry)) {

@@ -1,6 +1,7 @@
 #include "fabric/sim/responder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fabric/sim/nic.h"
 #include "fabric/sim/queue_pair.h"
@@ -196,18 +197,14 @@ void Responder::request_executes(Message& message, Picos now) {
   QueuePairCore* target = find_target(message);
   if (target == nullptr) return nic_.retransmitter.lost(message, now);
   ResponderState& state = qp.responder;
-  const Position at = message.position();
-  if (at < state.expected_) return execute_duplicate(message, *target, now);
-  if (at > state.expected_) {
-    if (refuse(message, Nak::kSequence, state.expected_, 0)) acknowledge(message, now);
-    return;
-  }
+  if (message.position() != state.expected_) [[unlikely]]
+    return execute_out_of_order(message, *target, now);
   state.asked_ = false;
   message.status = execute(message, *target, now);
   if (message.nak != Nak::kNone) {
     nic_.trace("is not ready for", message, now);
     nic_.mark(TimelineRow::kResponder, "receiver not ready", message, now);
-    return acknowledge(message, now);
+    return nic_.responses.answer(message, now - message.placement, now);
   }
   nic_.trace("executes", message, now);
   if (message.status == Status::kSuccess)
@@ -217,15 +214,14 @@ void Responder::request_executes(Message& message, Picos now) {
   acknowledge(message, now);
 }
 
-// Turns a message into a negative acknowledgement. The responder sends one, and drops what follows
-// until the expected message comes (IBA 9.7.5.2.8); returns false, and the message is gone.
-bool Responder::refuse(Message& message, Nak why, Position expected, Picos wait) {
-  bool& asked = message.initiator->responder.asked_;
-  if (!asked) message.refuse(why, expected, wait);
-  const bool first = !asked;
-  asked = true;
-  if (!first) nic_.release(message);
-  return first;
+// A gap gets one negative acknowledgement. The responder drops what follows until the expected
+// message comes (IBA 9.7.5.2.8).
+void Responder::execute_out_of_order(Message& message, QueuePairCore& target, Picos now) {
+  ResponderState& state = message.initiator->responder;
+  if (message.position() < state.expected_) return execute_duplicate(message, target, now);
+  if (std::exchange(state.asked_, true)) return nic_.release(message);
+  message.refuse(Nak::kSequence, state.expected_, 0);
+  nic_.responses.answer(message, now - message.placement, now);
 }
 
 // A duplicate read samples the memory again, and a duplicate atomic returns the value that it
@@ -243,7 +239,7 @@ void Responder::execute_duplicate(Message& message, QueuePairCore& target, Picos
   if (message.status != Status::kSuccess && target.options.transport == Transport::kRc)
     target.enter_error();
   nic_.trace("executes again", message, now);
-  acknowledge(message, now);
+  nic_.responses.answer(message, now, now);
 }
 
 void Responder::execute_unordered(Message& message, Picos now) {
@@ -267,7 +263,7 @@ bool Responder::follows(QueuePairCore& qp, const Message& message) {
 // acknowledgements only use the link.
 void Responder::acknowledge(Message& message, Picos now) {
   const Picos executed = now - message.placement;  // the bytes had not crossed PCIe yet
-  if (message.status == Status::kSuccess && message.nak == Nak::kNone) {
+  if (message.status == Status::kSuccess) {
     QueuePairCore& qp = *message.initiator;
     if (is_one_of(message.header.opcode, kReturning))
       return nic_.responses.answer(message, now, now);

@@ -22,7 +22,7 @@ class ResponderState {
   /// pair that was reset and connected again expects the initiator's first packet, which one that
   /// was not reset sends never again.
   bool is_served_by(std::uint64_t connection) const {
-    return expected_ == Position{} || served_by_ == connection;
+    return served_by_ == connection || expected_ == Position{};
   }
   /// The messages under way are void. The times stay, because time does not go back.
   void reset() {
@@ -64,11 +64,11 @@ class Responder {
   inline Picos fetch_receive(const Message& message, Picos now, Picos at);
   inline Picos wait_for_address(const Message& message, Picos at);
   void execute_unordered(Message& message, Picos now);
+  void execute_out_of_order(Message& message, QueuePairCore& target, Picos now);
   void execute_duplicate(Message& message, QueuePairCore& target, Picos now);
   Status execute(Message& message, QueuePairCore& target, Picos now);
   inline Status execute_write(Message& message, QueuePairCore& target, Picos now);
   inline Status execute_send(Message& message, QueuePairCore& target);
-  bool refuse(Message& message, Nak why, Position expected, Picos wait);
   inline void acknowledge(Message& message, Picos now);
   static bool follows(QueuePairCore& qp, const Message& message);
 

@@ -30,7 +30,9 @@ void RetransmitState::schedule(Picos when) {
   qp_.nic.fabric().scheduler.schedule(*this, when);
 }
 
-void RetransmitState::schedule_timeout() { schedule(began_ + timeout() + slack_); }
+void RetransmitState::schedule_timeout() {
+  schedule(qp_.nic.fabric().scheduler.clock() + timeout());
+}
 
 void RetransmitState::fire(Picos now) {
   const bool counts = now == due_;  // an error, a reset or a wait has replaced any other event
@@ -44,19 +46,20 @@ void Retransmitter::expire(QueuePairCore& qp, Picos now) {
   RetransmitState& state = qp.retransmit;
   if (state.waits_for_receiver_) {
     state.waits_for_receiver_ = false;
-    state.began_ = now;
-    state.schedule_timeout();
+    state.heard_ = now;
     return go_back(qp, state.from_, now);
   }
-  if (!qp.awaits_answer()) return;
-  if (now < state.began_ + state.timeout() + state.slack_) return state.schedule_timeout();
+  if (!qp.awaits_answer()) return;  // the next request that is sent runs the timer again
   const Position oldest = oldest_unanswered(qp);
+  const Picos end =
+      std::max(state.heard_, qp.sends[oldest.sequence].ready_at) + state.timeout() + state.slack_;
+  if (now < end) return state.schedule(end);
   if (gives_up(qp, oldest.sequence)) return;
   // The time of a NIC's timer lies between once and four times the option (IBA 9.7.6.1.3). Two NICs
   // with exact timers would repeat the same collision until their retries are used up.
   state.slack_ = static_cast<Picos>(draws_.below(static_cast<std::uint64_t>(state.timeout() / 8)));
-  state.began_ = now;
-  state.schedule_timeout();
+  state.heard_ = now;
+  state.schedule(now + state.timeout() + state.slack_);
   go_back(qp, oldest, now);
 }
 

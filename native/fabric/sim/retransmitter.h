@@ -26,16 +26,15 @@ class RetransmitState final : public SimEvent {
 
   /// The requester sends nothing while the connection waits for a receiver.
   bool waits_for_receiver() const { return waits_for_receiver_; }
-  /// A request leaves at `left`, and no earlier one awaits an answer: the timer begins
-  /// (IBA 9.7.6.1.3). The event comes at the end of an earlier wait when one is under way, and
-  /// looks again: a timer costs an event per timeout, and not per request.
-  void begin(Picos left) {
-    began_ = std::max(began_, left);
+  /// A request has been sent: the timer runs (IBA 9.7.6.1.3). Its event looks when the oldest
+  /// unanswered request was sent, and comes again at the end of that wait. So a timer costs an
+  /// event per timeout, and not per request.
+  void run() {
     if (due_ == kNever) [[unlikely]]
       schedule_timeout();
   }
   /// An answer has come, or comes at `at` for sure: the timer begins anew.
-  void hear(Picos at) { began_ = std::max(began_, at); }
+  void hear(Picos at) { heard_ = std::max(heard_, at); }
   /// The peer has acknowledged, or returned, bytes for the first time.
   void progress(Picos at) {
     hear(at);
@@ -66,7 +65,7 @@ class RetransmitState final : public SimEvent {
   std::uint32_t retries_ = 0, rnr_retries_ = 0;  // since the last progress
   bool waits_for_receiver_ = false;
   bool lost_answer_ = false;
-  Picos began_ = 0;          // the peer owes an answer since then
+  Picos heard_ = 0;          // time of the last answer, or of the last end of the timer
   Picos slack_ = 0;          // the timer takes so much longer than the option says
   Picos due_ = kNever;       // the event that counts comes then
   Position from_;            // the first bytes to send again after the wait for a receiver

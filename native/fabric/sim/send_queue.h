@@ -18,7 +18,8 @@ class Nic;
 /// One slot of the ring. A slot is one cache line, because the NIC walks the ring from end to end.
 struct alignas(64) SendEntry {
   std::uint64_t wr_id = 0, remote_addr = 0;
-  Picos visible_at = 0;  // the doorbell reaches the NIC at this time
+  // The doorbell reaches the NIC at this time. Once the request is sent: its last bytes have left.
+  Picos ready_at = 0;
   Sge first_sge;
   std::uint32_t rkey = 0, immediate = 0, length = 0;
   Opcode opcode = Opcode::kWrite;
@@ -57,6 +58,8 @@ class SendQueue {
   /// Appends request `number` of the NIC. The queue must not be full. The NIC has the request at
   /// `visible_at`.
   void append(const WorkRequest& request, std::uint32_t number, Picos visible_at);
+  /// The last bytes of a request that have been sent leave at `left`.
+  void set_left(std::uint64_t sequence, Picos left) { entries_[slot_of(sequence)].ready_at = left; }
   /// Gives the slots of the requests before `sequence` back.
   void retire(std::uint64_t sequence) { retired_ = std::max(retired_, sequence); }
   void reset() { posted_ = retired_ = 0; }

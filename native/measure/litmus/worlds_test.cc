@@ -108,7 +108,8 @@ TEST_F(LitmusSim, StrongMemoryShowsOnlyStrongOutcomes) {
 
 TEST_F(LitmusSim, FaultsOfTheNetworkShowWhatNothingOrders) {
   fabric::sim::SimOptions faulty = options(MemoryModel::weak());
-  faulty.faults[Fault::loss].rate = faulty.faults[Fault::ack_loss].rate = 0.01;
+  faulty.faults[Fault::loss].rate = 0.01;
+  faulty.faults[Fault::ack_loss].rate = 0.05;
   faulty.faults[Fault::duplicate].rate = 0.05;
   for (const Fault late : {Fault::delay, Fault::reorder, Fault::late_completion})
     faulty.faults[late] = {0.05, 200, 5000};
