@@ -181,9 +181,10 @@ PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std:
                                      Outcome outcome, Batch& batch) {
   batch.finish();
   lock_waiting();
-  if (must_wait(outcome)) {
+  wait_reason_ = Outcome::kDone;  // of a request that waited before
+  if (must_wait(outcome) && !wait_over(outcome, node_.env().now())) {
     keep(requests[at], posted_);
-    begin_waiting(outcome, node_.env().now());
+    begin_waiting();
   } else {
     fail(requests[at].wr_id, outcome, posted_);
   }

@@ -244,10 +244,8 @@ void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
   kept.request.sges = kept.sges.data();
 }
 
-void ShmQueuePair::begin_waiting(Outcome reason, Time now) {
+void ShmQueuePair::begin_waiting() {
   is_waiting_.store(true, std::memory_order_release);
-  wait_reason_ = Outcome::kDone;
-  wait_over(reason, now);
   if (listed_) return;
   listed_ = true;
   node_.waiting().add(*this);

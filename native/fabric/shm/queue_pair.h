@@ -153,7 +153,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   // Control path (queue_pair.cc).
   PostResult post_slow(std::span<const WorkRequest> requests);
   void keep(const WorkRequest& request, std::uint32_t position);
-  void begin_waiting(Outcome reason, Time now);
+  void begin_waiting();
   bool wait_over(Outcome reason, Time now);
   void retry_locked(Time now);
   void flush_waiting();
