@@ -25,7 +25,7 @@ void set_relaxed(Word<T>& word, T value) {
   word.store(value, std::memory_order_relaxed);
 }
 
-inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0002ULL;
+inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0003ULL;
 
 struct ControlHeader {
   std::uint64_t magic;
@@ -65,6 +65,8 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint8_t> transport;
   Word<std::uint8_t> is_dc_target;
   Word<std::uint32_t> access, pd, receive_pd, qkey, rnr_timer_us, peer_node, peer_qpn;
+  // Packet sequence numbers: the present one, and the peer's of the time when it was connected.
+  Word<std::uint32_t> psn, peer_psn;
   Word<std::uint32_t> has_own_receives;  // 0: a shared receive queue
   Word<std::uint64_t> receives;          // offset of the ReceiveRing
   Word<std::uint64_t> receives_id;

@@ -12,7 +12,19 @@ constexpr std::uint32_t kMostRnrTimerUs = 655'360;
 
 }  // namespace
 
-Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
+// Both ends of a reliable connection must be as they were when they were connected. A reset gives an
+// end another packet sequence number, so a NIC takes the packets of an end that was reset alone for
+// duplicates, or for packets ahead. UC has no such check: the first packet of each message sets the
+// number again.
+bool Path::is_connected(Transport transport, NodeId self, const QpEntry& own,
+                        const QpEntry& there) const {
+  if (relaxed(there.peer_node) != self || relaxed(there.peer_qpn) != relaxed(own.qp_num))
+    return false;
+  return transport != Transport::kRc ||
+         (relaxed(there.peer_psn) == relaxed(own.psn) && relaxed(there.psn) == psn_);
+}
+
+Reach Path::refresh(Transport transport, NodeId self, const QpEntry& own) {
   epoch_ = 0;
   if (!peer_->attach()) return Reach::kGone;
   Control& control = *peer_->control();
@@ -28,10 +40,7 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   }
   if (static_cast<Transport>(relaxed(entry.transport)) != transport) return Reach::kSilent;
   if (transport == Transport::kDc && relaxed(entry.is_dc_target) == 0) return Reach::kSilent;
-  if (!is_addressed(transport) &&
-      (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
-    return Reach::kSilent;
-  }
+  if (!is_addressed(transport) && !is_connected(transport, self, own, entry)) return Reach::kSilent;
   access_ = relaxed(entry.access);
   pd_ = relaxed(entry.pd);
   receive_pd_ = relaxed(entry.receive_pd);

@@ -14,11 +14,12 @@ enum class Reach : std::uint8_t {
 
 class Path {
  public:
-  /// `qpn` 0 means unused.
-  void aim(std::shared_ptr<Peer> peer, std::uint32_t qpn) {
+  /// `qpn` 0 means unused. `psn` is the peer's number at the connection.
+  void aim(std::shared_ptr<Peer> peer, std::uint32_t qpn, std::uint32_t psn = 0) {
     peer_ = std::move(peer);
     node_ = peer_->node();
     qpn_ = qpn;
+    psn_ = psn;
     epoch_ = 0;
   }
   bool aims_at(NodeId node, std::uint32_t qpn) const { return qpn_ == qpn && node_ == node; }
@@ -30,11 +31,11 @@ class Path {
   bool is_current() const {
     return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;
   }
-  /// Costs one load when nothing has changed. A connected requester gives its own number.
-  Reach reach(Transport transport, NodeId self, std::uint32_t own_qpn) {
+  /// Costs one load when nothing has changed. `own` is the entry of the requester.
+  Reach reach(Transport transport, NodeId self, const QpEntry& own) {
     if (is_current()) [[likely]]
       return Reach::kReady;
-    return refresh(transport, self, own_qpn);
+    return refresh(transport, self, own);
   }
   const Translation* region(std::uint32_t key) {
     const Translation* known = regions_.find(key);
@@ -52,15 +53,16 @@ class Path {
   void fail_responder(std::uint32_t self, const SessionBlock& session);
 
  private:
-  [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self,
-                                             std::uint32_t own_qpn);
+  [[gnu::cold, gnu::noinline]] Reach refresh(Transport transport, NodeId self, const QpEntry& own);
+  bool is_connected(Transport transport, NodeId self, const QpEntry& own,
+                    const QpEntry& there) const;
   [[gnu::noinline]] const Translation* find_region(std::uint32_t key);
 
   std::shared_ptr<Peer> peer_;
   NodeId node_ = kNoNode;
   const ControlHeader* header_ = nullptr;
   std::uint64_t epoch_ = 0;
-  std::uint32_t qpn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
+  std::uint32_t qpn_ = 0, psn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
   Time rnr_timer_ = 0;
   ReceiveView receives_;
   CompletionView completions_;

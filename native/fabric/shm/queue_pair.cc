@@ -55,8 +55,7 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
       send_queue_(send_queue),
       receive_queue_(receive_queue),
       shared_(shared) {
-  fill_random(&psn_, sizeof psn_);
-  psn_ &= 0xffffff;
+  draw_psn();
   if (shared == nullptr) {
     try {
       receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
@@ -126,6 +125,16 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
 
 // ---- states ----
 
+// Draws another packet sequence number than the last.
+void ShmQueuePair::draw_psn() {
+  const std::uint32_t last = psn_;
+  do {
+    fill_random(&psn_, sizeof psn_);
+    psn_ &= 0xffffff;
+  } while (psn_ == last);
+  set_relaxed(entry_.psn, psn_);
+}
+
 void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
   check_transition(from, next);
@@ -135,9 +144,10 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
                   "connecting needs the address of a peer; give a node below " +
                       std::to_string(node_.nodes()));
     }
-    path_.aim(node_.peer(peer->node), peer->qp_num);
+    path_.aim(node_.peer(peer->node), peer->qp_num, peer->psn & 0xffffff);
     set_relaxed(entry_.peer_node, peer->node);
     set_relaxed(entry_.peer_qpn, peer->qp_num);
+    set_relaxed(entry_.peer_psn, peer->psn & 0xffffff);
   }
   if (next != QpState::kError && next != QpState::kReset) {
     entry_.state.store(static_cast<std::uint8_t>(next), std::memory_order_release);
@@ -152,6 +162,7 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
     receive_queue_.purge(qp_num_);
     reset_at_ = posted_;
     room_ = 0;
+    draw_psn();
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }
   unlock_waiting();

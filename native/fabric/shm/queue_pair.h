@@ -119,7 +119,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Path& path, Batch& batch);
   void fail_responder(Path& path, Batch& batch);
   /// Costs one load when nothing has changed.
-  Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), qp_num_); }
+  Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), entry_); }
   Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
                   Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
@@ -160,6 +160,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
   void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
   void enter_own_error();
+  void draw_psn();
   void await_deliveries();
   void lock_waiting();
   void unlock_waiting() { busy_.store(false, std::memory_order_release); }
