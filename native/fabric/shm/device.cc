@@ -29,17 +29,14 @@ class ShmMemoryRegion final : public MemoryRegion {
       device.release_region();
       throw;
     }
-    data_ = piece_.mapping->data() + piece_.offset;
+    data_ = piece_.data();
     size_ = bytes;
     addr_ = reinterpret_cast<std::uint64_t>(data_);
     node_ = device.node().self();
-    if ((access & kOwnFile) != 0) file_ = piece_.mapping->descriptor();
+    if ((access & kOwnFile) != 0) file_ = piece_.segment->mapping->descriptor();
     lkey_ = rkey_ = device.add_region(pd, access, piece_, bytes);
   }
-  ~ShmMemoryRegion() override {
-    device_.remove_region(rkey_);
-    device_.memory().give_back(piece_);
-  }
+  ~ShmMemoryRegion() override { device_.remove_region(rkey_, std::move(piece_)); }
 
  private:
   ShmDevice& device_;
@@ -75,14 +72,23 @@ void RingPool::give_back(Kind kind, std::uint64_t bytes, std::uint64_t offset) {
   free_[{kind, std::bit_ceil(bytes)}].push_back(offset);
 }
 
-std::uint32_t RegionMemory::publish(const Mapping& mapping) {
+Segment::~Segment() {
+  mapping->close_file();
+  control.segments[index].inode.store(0, std::memory_order_release);
+  control.header.segments_freed.fetch_add(1, std::memory_order_release);
+}
+
+std::shared_ptr<Segment> RegionMemory::create(std::uint64_t bytes) {
   for (std::uint32_t index = 0; index < kMaxSegments; ++index) {
     SegmentEntry& entry = control_.segments[index];
-    if (relaxed(entry.inode) != 0) continue;
+    if (entry.inode.load(std::memory_order_acquire) != 0) continue;
+    auto segment = std::make_shared<Segment>(control_, Mapping::create(bytes), index);
+    const Mapping& mapping = *segment->mapping;
+    mappings_.add(segment->mapping);
     set_relaxed(entry.descriptor, static_cast<std::uint32_t>(mapping.descriptor()));
     set_relaxed(entry.size, mapping.size());
     entry.inode.store(mapping.inode(), std::memory_order_release);
-    return index;
+    return segment;
   }
   throw Error(ErrorCode::kExhausted,
               "shm: a node has at most " + std::to_string(kMaxSegments) + " regions of more than " +
@@ -92,33 +98,15 @@ std::uint32_t RegionMemory::publish(const Mapping& mapping) {
 RegionMemory::Piece RegionMemory::take(std::uint64_t bytes, bool as_own_file) {
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
-  const auto fresh = [this](std::uint64_t size) {
-    Piece piece;
-    piece.mapping = Mapping::create(size);
-    mappings_.add(piece.mapping);
-    piece.segment = publish(*piece.mapping);
-    piece.bytes = size;
-    piece.is_whole = true;
-    return piece;
-  };
-  if (as_own_file || rounded > kArenaMost) return fresh(rounded);
-  if (!arena_.mapping || rounded > kArenaBytes - arena_used_) {
-    arena_ = fresh(kArenaBytes);
+  if (as_own_file || rounded > kArenaMost) return {create(rounded), 0, rounded};
+  if (!arena_ || rounded > kArenaBytes - arena_used_) {
+    arena_ = nullptr;  // its place may be the last one
+    arena_ = create(kArenaBytes);
     arena_used_ = 0;
   }
-  Piece piece = arena_;
-  piece.is_whole = false;
-  piece.offset = arena_used_;
-  piece.bytes = rounded;
+  Piece piece{arena_, arena_used_, rounded};
   arena_used_ += rounded;
   return piece;
-}
-
-void RegionMemory::give_back(const Piece& piece) {
-  piece.mapping->discard(piece.offset, piece.bytes);
-  if (!piece.is_whole) return;
-  const std::lock_guard lock(mutex_);
-  control_.segments[piece.segment].inode.store(0, std::memory_order_release);
 }
 
 // ---- device ----
@@ -322,8 +310,8 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
     PYRDMA_ASSERT(place != nullptr);
     set_relaxed(place->access, access);
     set_relaxed(place->pd, pd);
-    set_relaxed(place->segment, piece.segment);
-    set_relaxed(place->addr, reinterpret_cast<std::uint64_t>(piece.mapping->data() + piece.offset));
+    set_relaxed(place->segment, piece.segment->index);
+    set_relaxed(place->addr, reinterpret_cast<std::uint64_t>(piece.data()));
     set_relaxed(place->length, bytes);
     set_relaxed(place->offset, piece.offset);
     place->key.store(key, std::memory_order_release);
@@ -331,7 +319,7 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
   }
 }
 
-void ShmDevice::remove_region(std::uint32_t key) {
+void ShmDevice::forget_region(std::uint32_t key) {
   const std::lock_guard lock(mutex_);
   RegionEntry* regions = node_.control().regions;
   for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
@@ -346,7 +334,18 @@ void ShmDevice::remove_region(std::uint32_t key) {
     break;
   }
   --region_count_;
+}
+
+// The order matters. A requester that finds the epoch unchanged after its copy has copied what the
+// region had. One that finds it changed no longer finds the key (ShmQueuePair::settle), nor the
+// file that it must drop (Peer::drop_freed_segments). Only then do the bytes go.
+void ShmDevice::remove_region(std::uint32_t key, RegionMemory::Piece piece) {
+  const std::shared_ptr<Mapping> mapping = piece.segment->mapping;
+  forget_region(key);
+  piece.segment = nullptr;
   node_.change_epoch();
+  mapping->discard(piece.offset, piece.bytes);
+  node_.own_peer().drop_freed_segments();
 }
 
 std::uint32_t ShmDevice::take_qp_number() {

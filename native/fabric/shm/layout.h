@@ -35,6 +35,7 @@ struct ControlHeader {
   alignas(kCacheLine) Word<std::uint64_t> epoch;
   Word<std::uint32_t> gone;            // the node has left or was killed
   Word<std::uint32_t> initiators_end;  // the node's DC initiators have slots below it
+  Word<std::uint64_t> segments_freed;  // counts; a peer then looks for mappings to drop
 };
 
 /// SegmentEntry names a memory file of the node. Peers map it through the node's descriptor.

@@ -12,10 +12,10 @@ constexpr std::uint32_t kMostRnrTimerUs = 655'360;
 
 }  // namespace
 
-// Both ends of a reliable connection must be as they were when they were connected. A reset gives an
-// end another packet sequence number, so a NIC takes the packets of an end that was reset alone for
-// duplicates, or for packets ahead. UC has no such check: the first packet of each message sets the
-// number again.
+// Both ends of a reliable connection must be as they were when they were connected. A reset gives
+// an end another packet sequence number, so a NIC takes the packets of an end that was reset alone
+// for duplicates, or for packets ahead. UC has no such check: the first packet of each message sets
+// the number again.
 bool Path::is_connected(Transport transport, NodeId self, const QpEntry& own,
                         const QpEntry& there) const {
   if (relaxed(there.peer_node) != self || relaxed(there.peer_qpn) != relaxed(own.qp_num))
@@ -49,16 +49,17 @@ Reach Path::refresh(Transport transport, NodeId self, const QpEntry& own) {
   receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
   completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
   regions_.clear();
+  peer_->drop_freed_segments();
   epoch_ = epoch;
   return Reach::kReady;
 }
 
 const Translation* Path::find_region(std::uint32_t key) {
-  Translation found;
-  std::uint32_t pd = 0;
-  if (!peer_->find_region(key, found, pd)) return nullptr;
-  const bool may_receive = pd == receive_pd_ && (found.rights & kLocalWrite) != 0;
-  found.rights = (pd == pd_ ? found.rights & access_ : 0) | (may_receive ? kMayReceive : 0);
+  FoundRegion found;
+  if (!peer_->find_region(key, found)) return nullptr;
+  std::uint32_t& rights = found.translation.rights;
+  const bool may_receive = found.pd == receive_pd_ && (rights & kLocalWrite) != 0;
+  rights = (found.pd == pd_ ? rights & access_ : 0) | (may_receive ? kMayReceive : 0);
   return regions_.insert(found);
 }
 

@@ -236,10 +236,9 @@ Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, P
 }
 
 const Translation* ShmQueuePair::find_local(std::uint32_t key) {
-  Translation found;
-  std::uint32_t pd = 0;
-  if (!node_.own_peer().find_region(key, found, pd) || pd != pd_) return nullptr;
-  found.rights |= kMayGather;
+  FoundRegion found;
+  if (!node_.own_peer().find_region(key, found) || found.pd != pd_) return nullptr;
+  found.translation.rights |= kMayGather;
   return local_regions_.insert(found);
 }
 
