@@ -58,17 +58,17 @@ inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
 }
 
 // Executes a write, read or atomic of one buffer through recently used regions: most requests are
-// such. Returns false for any other or faulty request; execute() then handles it.
-inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path) {
+// such. Refuses any other or faulty request.
+inline ShmQueuePair::Simple ShmQueuePair::execute_simple(const WorkRequest& request, Path& path) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
       request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
       !path.is_current()) [[unlikely]] {
-    return false;
+    return Simple::kNot;
   }
   const Sge& sge = *request.sges;
   const Translation* remote = path.known_region(request.rkey);
   if (remote == nullptr) [[unlikely]]
-    return false;
+    return Simple::kNot;
   const bool is_write = request.opcode == Opcode::kWrite;
   const bool is_read = request.opcode == Opcode::kRead;
   const std::uint32_t right = is_write ? kRemoteWrite : is_read ? kRemoteRead : kRemoteAtomic;
@@ -76,13 +76,13 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path)
   std::byte* here = nullptr;
   if ((request.flags & kInline) != 0) {
     if (!is_write || sge.length > options_.max_inline) [[unlikely]]
-      return false;
+      return Simple::kNot;
     here = reinterpret_cast<std::byte*>(sge.addr);
   } else if (const Translation* local = local_regions_.find(sge.lkey)) [[likely]] {
     here = local->find(sge.addr, sge.length, is_write ? kMayGather : kMayGather | kLocalWrite);
   }
   if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
-    return false;
+    return Simple::kNot;
   if (is_write) {
     copy_out(there, here, sge.length);
     stores_drained_ = false;
@@ -91,12 +91,32 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path)
     copy_in(here, there, sge.length);
   } else {
     if (sge.length != 8 || request.remote_addr % 8 != 0) [[unlikely]]
-      return false;
+      return Simple::kNot;
     const std::uint64_t old = execute_atomic(request, there);
     copy_out(here, reinterpret_cast<const std::byte*>(&old), sizeof old);
 #if defined(__x86_64__)
     stores_drained_ = true;  // the locked instruction drained them
 #endif
+  }
+  return is_settled(path) ? Simple::kDone : Simple::kLate;
+}
+
+// Decides about a request that has been executed while an epoch changed: it failed if one of its
+// regions is gone, because the bytes may be zeros of a file without an owner. It is not executed
+// again: the peer may have seen it already.
+Outcome ShmQueuePair::settle(const WorkRequest& request, Path& path, Batch& batch) {
+  if (!has_local_regions(request)) return Outcome::kLocalProtection;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  if (bytes == 0 || path.has_region(request.rkey)) return Outcome::kDone;
+  return remote_fault(Outcome::kRemoteAccess, path, batch);
+}
+
+bool ShmQueuePair::has_local_regions(const WorkRequest& request) const {
+  if ((request.flags & kInline) != 0) return true;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+    const Sge& sge = request.sges[i];
+    if (sge.length != 0 && !node_.own_peer().has_region(sge.lkey)) return false;
   }
   return true;
 }
@@ -133,7 +153,9 @@ inline PostResult ShmQueuePair::post_simple(std::span<const WorkRequest> request
     if ((signaled && done + 1 != requests.size()) || !has_room()) return post_now(requests, done);
     Path* path = &path_;
     if constexpr (kIsDynamic) path = known_target(request);
-    if (path == nullptr || !execute_simple(request, *path)) return post_now(requests, done);
+    const Simple simple = path == nullptr ? Simple::kNot : execute_simple(request, *path);
+    if (simple != Simple::kDone) [[unlikely]]
+      return post_now(requests, done, simple == Simple::kLate);
     use_room();
     ++done;
     if (signaled) complete_last(request);
@@ -149,7 +171,8 @@ inline void ShmQueuePair::complete_last(const WorkRequest& request) {
   writer.close();
 }
 
-PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
+PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin,
+                                  bool is_first_late) {
   Batch batch(*this);
   const bool is_datagram = options_.transport == Transport::kUd;
   const bool is_dynamic = options_.transport == Transport::kDc;
@@ -162,13 +185,19 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
     if (!has_room()) [[unlikely]]
       return {i, PostError::kQueueFull};
     Path* const path = is_dynamic ? known_target(request) : is_datagram ? nullptr : &path_;
-    if (path != nullptr && execute_simple(request, *path)) {
+    Simple simple = Simple::kNot;
+    if (is_first_late && i == begin) [[unlikely]]
+      simple = Simple::kLate;
+    else if (path != nullptr)
+      simple = execute_simple(request, *path);
+    if (simple == Simple::kDone) {
       use_room();
     } else {
       if (!may_post(request)) [[unlikely]]
         return {i, PostError::kInvalid};
       use_room();
-      const Outcome outcome = execute(request, batch);
+      const Outcome outcome =
+          simple == Simple::kLate ? settle(request, *path, batch) : execute(request, batch);
       if (outcome != Outcome::kDone) [[unlikely]]
         return post_broken(requests, i, outcome, batch);
     }
@@ -272,19 +301,15 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     return reached == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
   }
   switch (request.opcode) {
-    case Opcode::kWrite:
-    case Opcode::kWriteImm: {
-      std::byte* to = nullptr;
-      if (pieces.bytes != 0) {  // a NIC does not check an empty write
-        to = remote_bytes(request, pieces.bytes, kRemoteWrite, path);
-        if (to == nullptr) [[unlikely]]
-          return remote_fault(Outcome::kRemoteAccess, path, batch);
-      }
-      if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path, batch);
+    case Opcode::kWrite: {
+      if (pieces.bytes == 0) return Outcome::kDone;  // a NIC does not check an empty write
+      std::byte* to = remote_bytes(request, pieces.bytes, kRemoteWrite, path);
+      if (to == nullptr) [[unlikely]]
+        return remote_fault(Outcome::kRemoteAccess, path, batch);
       for (std::uint32_t i = 0; i < pieces.count; to += pieces.at[i++].length) {
         copy_out(to, pieces.at[i].data, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     case Opcode::kRead: {
       if (pieces.bytes == 0) return Outcome::kDone;
@@ -295,7 +320,7 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_in(pieces.at[i].data, from, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
@@ -309,11 +334,12 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_out(pieces.at[i].data, from, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     default:
-      return deliver(request, pieces, nullptr, path, batch);
+      return deliver(request, pieces, path, batch);
   }
+  return is_settled(path) ? Outcome::kDone : settle(request, path, batch);
 }
 
 // Handles a failed check at the responder: RC reports it to both sides, DC to the initiator only,
@@ -329,14 +355,20 @@ void ShmQueuePair::fail_responder(Path& path, Batch& batch) {
   path.fail_responder(node_.holder(), node_.session());
 }
 
-// Delivers a send into the oldest posted receive. With `write_to`, delivers a write that takes a
-// receive for its immediate.
-Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
-                              Path& path, Batch& batch) {
+// Delivers a send into the oldest posted receive, or a write that takes a receive for its
+// immediate.
+Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, Path& path,
+                              Batch& batch) {
   const bool is_send = is_one_of(request.opcode, kSends);
   const bool reliable = is_reliable(options_.transport);
   if (!batch.open(path)) [[unlikely]]
     return reliable ? Outcome::kSilent : Outcome::kDone;
+  std::byte* write_to = nullptr;
+  if (!is_send && pieces.bytes != 0) {  // after the opening, which may have dropped mappings
+    write_to = remote_bytes(request, pieces.bytes, kRemoteWrite, path);
+    if (write_to == nullptr) [[unlikely]]
+      return remote_fault(Outcome::kRemoteAccess, path, batch);
+  }
   if (!batch.taker().peek(receive_)) [[unlikely]] {
     rnr_timer_ = path.rnr_timer();
     return reliable ? Outcome::kNoReceive : Outcome::kDone;
@@ -349,8 +381,18 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
     for (std::uint32_t i = 0; i < pieces.count; write_to += pieces.at[i++].length) {
       copy_out(write_to, pieces.at[i].data, pieces.at[i].length);
     }
-  } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
-    completion.status = status;
+  } else {
+    completion.status = scatter(pieces, path);
+  }
+  if (!is_settled(path)) [[unlikely]] {
+    if (!has_local_regions(request)) return Outcome::kLocalProtection;
+    if (write_to != nullptr && !path.has_region(request.rkey))
+      return remote_fault(Outcome::kRemoteAccess, path, batch);
+    if (is_send && completion.status == Status::kSuccess &&
+        !has_receive_regions(path, pieces.bytes))
+      completion.status = Status::kLocalProtection;
+  }
+  if (const Status status = completion.status; status != Status::kSuccess) [[unlikely]] {
     batch.taker().take_whole();
     const bool has_overrun = !batch.writer().push(completion, CompletionKind::kReceive, 0);
     // A DC target serves other initiators, too, so it stays in service.
@@ -413,6 +455,16 @@ Status ShmQueuePair::scatter(const Pieces& pieces, Path& path) {
     }
   }
   return Status::kSuccess;
+}
+
+// Returns whether the regions of the taken receive's first `bytes` are still there.
+bool ShmQueuePair::has_receive_regions(const Path& path, std::uint64_t bytes) const {
+  for (std::uint32_t i = 0; bytes != 0; ++i) {
+    const Sge& sge = receive_.sges[i];
+    if (sge.length != 0 && !path.has_region(sge.lkey)) return false;
+    bytes -= std::min<std::uint64_t>(bytes, sge.length);
+  }
+  return true;
 }
 
 }  // namespace pyrdma::fabric::shm

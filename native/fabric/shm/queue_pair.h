@@ -95,13 +95,29 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   };
 
   // Data path (post.cc).
-  PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin);
+  PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin,
+                      bool is_first_late = false);
   [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests,
                                                       std::uint32_t at, Outcome outcome,
                                                       Batch& batch);
   template <bool kIsDynamic>
   PostResult post_simple(std::span<const WorkRequest> requests);
-  bool execute_simple(const WorkRequest& request, Path& path);
+  enum class Simple : std::uint8_t {
+    kDone,
+    kNot,   // execute() handles the request
+    kLate,  // executed, and then an epoch had changed: settle() says what came of it
+  };
+  Simple execute_simple(const WorkRequest& request, Path& path);
+  /// No region has been deregistered since the request began: see remove_region(). The fence orders
+  /// the loads of a copy before those of the epochs. A store of the copy may become visible after
+  /// them, and be lost with the region. The request is then done just before the deregistration:
+  /// whoever learns of its completion before sees its bytes.
+  bool is_settled(const Path& path) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return path.is_current() && epoch_.load(std::memory_order_acquire) == local_epoch_;
+  }
+  [[gnu::cold, gnu::noinline]] Outcome settle(const WorkRequest& request, Path& path, Batch& batch);
+  bool has_local_regions(const WorkRequest& request) const;
   void complete_last(const WorkRequest& request);
   void drain_stores();
   /// Returns true when the send queue has room for another request.
@@ -120,10 +136,10 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void fail_responder(Path& path, Batch& batch);
   /// Costs one load when nothing has changed.
   Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), entry_); }
-  Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
-                  Batch& batch);
+  Outcome deliver(const WorkRequest& request, const Pieces& pieces, Path& path, Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
+  bool has_receive_regions(const Path& path, std::uint64_t bytes) const;
 
   // Data path of datagrams (datagrams.cc).
   std::uint32_t send_datagrams(std::span<const WorkRequest> requests, Batch& batch);
