@@ -78,7 +78,7 @@ inline const std::byte* ShmQueuePair::known_piece(const Sge& sge, bool is_inline
 // cannot change.
 std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests, Batch& batch) {
   Path* const path = known_path(requests.front(), batch);
-  if (path == nullptr || !batch.open(*path)) [[unlikely]]
+  if (path == nullptr || batch.open(*path) != Opened::kYes) [[unlikely]]
     return 0;
   const WorkRequest& first = requests.front();
   const NodeId self = node_.self(), node = path->node();
@@ -101,9 +101,6 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
     }
     const bool is_inline = (request.flags & kInline) != 0;
     const bool is_signaled = (request.flags & kSignaled) != 0;
-    // Writing completions closes the receiver's rings, which only execute() opens again.
-    if (is_signaled && !batch.has_room()) [[unlikely]]
-      break;
     const Sge& head = request.sges[0];
     const std::byte* const head_data = known_piece(head, is_inline);
     std::uint64_t bytes = head.length;

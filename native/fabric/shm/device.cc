@@ -221,7 +221,7 @@ std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain
 ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
                                          std::uint32_t strides, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
-  *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
+  *offset = take_ring(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
   auto* ring =
       reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   // No other thread reads a ring before a queue pair names it with its new id.
@@ -239,7 +239,7 @@ ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t m
 
 CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
-  *offset = rings_.take(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
+  *offset = take_ring(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
   auto* ring =
       reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   set_relaxed(ring->slots, slots);
@@ -254,23 +254,41 @@ CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint
   return {ring, next_ring_id_++, slots - 1, capacity};
 }
 
-void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset) {
-  RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.holder(), node_.session());
-  head.id.store(0, std::memory_order_release);
-  if (!locked) return;  // the lock holder hangs: the pool never reuses the ring
-  unlock(head.lock);
-  rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges),
-                   offset);
+std::uint64_t ShmDevice::take_ring(RingPool::Kind kind, std::uint64_t bytes) {
+  {
+    const std::lock_guard guard(mutex_);
+    std::erase_if(retired_rings_, [this](const RetiredRing& ring) {
+      if (!lock(ring.head->lock, node_.holder(), node_.session(), 0)) return false;
+      unlock(ring.head->lock);
+      rings_.give_back(ring.kind, ring.bytes, ring.offset);
+      return true;
+    });
+  }
+  return rings_.take(kind, bytes);
+}
+
+void ShmDevice::retire(const RetiredRing& ring, Time patience) {
+  const bool locked = lock(ring.head->lock, node_.holder(), node_.session(), patience);
+  ring.head->id.store(0, std::memory_order_release);
+  if (locked) {
+    unlock(ring.head->lock);
+    rings_.give_back(ring.kind, ring.bytes, ring.offset);
+  } else {
+    const std::lock_guard guard(mutex_);
+    retired_rings_.push_back(ring);
+  }
+}
+
+void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset, Time patience) {
+  retire({&view.ring->head, RingPool::Kind::kReceive,
+          receive_ring_bytes(view.mask + 1, view.max_sges), offset},
+         patience);
 }
 
 void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
-  RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.holder(), node_.session());
-  head.id.store(0, std::memory_order_release);
-  if (!locked) return;
-  unlock(head.lock);
-  rings_.give_back(RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset);
+  retire(
+      {&view.ring->head, RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset},
+      kControlPatience);
 }
 
 void ShmDevice::reserve_region() {

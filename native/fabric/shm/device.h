@@ -113,8 +113,9 @@ class ShmDevice final : public Device {
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
                                 std::uint32_t strides, std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
-  /// Waits for requesters that hold the ring, and turns later ones away.
-  void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
+  /// Waits for a requester that holds the ring, but not for long, and turns later ones away. The
+  /// space of the ring is used again when no requester holds it.
+  void retire_receive_ring(const ReceiveView& view, std::uint64_t offset, Time patience);
   void retire_completion_ring(const CompletionView& view, std::uint64_t offset);
   /// Counts a region before it is made. Throws Error(kExhausted).
   void reserve_region();
@@ -145,6 +146,13 @@ class ShmDevice final : public Device {
   }
 
  private:
+  struct RetiredRing {
+    RingHead* head;
+    RingPool::Kind kind;
+    std::uint64_t bytes, offset;
+  };
+  std::uint64_t take_ring(RingPool::Kind kind, std::uint64_t bytes);
+  void retire(const RetiredRing& ring, Time patience);
   void forget_region(std::uint32_t key);
   static std::uint64_t word_of(std::uint32_t qp_num, std::uint32_t position) {
     return std::uint64_t{qp_num} << 32 | position;
@@ -161,6 +169,7 @@ class ShmDevice final : public Device {
   std::mutex mutex_;  // guards the tables below and in the control segment
   std::uint32_t next_pd_ = 1;
   std::uint64_t next_ring_id_ = 1;
+  std::vector<RetiredRing> retired_rings_;  // that requesters hold
   std::uint32_t region_count_ = 0;
   std::deque<std::uint32_t> free_qp_numbers_;  // oldest first, so that a number is reused late
   std::uint32_t next_qp_slot_ = 1;

@@ -120,20 +120,18 @@ struct ReceiveRing {
 
 /// Half a cache line: for a small send, most of the traffic between cores is completions. A reader
 /// loads each field at the width of its store. A wider load would wait until the stores had left
-/// the writer's CPU, which for a queue's own send completions is the reader's CPU.
+/// the writer's CPU, which within a node may be the reader's CPU.
 struct alignas(32) CompletionEntry {
   Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
   Word<std::uint32_t> qp_num;
   Word<std::uint64_t> wr_id;
-  // A receive: its bytes; a datagram: also its stride << 16. A send-queue completion: the requests
-  // up to this position are done.
-  Word<std::uint32_t> bytes_or_position;
+  Word<std::uint32_t> bytes;  // a datagram: also its stride << 16
   Word<std::uint32_t> immediate;
   Word<std::uint32_t> source;  // sender of a datagram: node << 24 | queue pair
   Word<std::uint32_t> tags;    // CompletionTags
 };
 
-enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
+enum class CompletionKind : std::uint8_t { kReceive, kPurged };
 
 /// CompletionTags packs status, opcode, flags and kind of a completion into one word.
 struct CompletionTags {
@@ -144,8 +142,8 @@ static_assert(sizeof(CompletionTags) == 4);
 static_assert(sizeof(CompletionEntry) == kCacheLine / 2);
 static_assert(kMaxNodes <= 256);
 
-/// CompletionRing holds completions: producers of any node append under the lock, the owner
-/// consumes.
+/// CompletionRing holds the completions of receives: producers of any node append under the lock,
+/// the owner consumes. Those of sends never leave their node (SendCompletions).
 struct CompletionRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two

@@ -48,6 +48,7 @@ Reach Path::refresh(Transport transport, NodeId self, const QpEntry& own) {
   rnr_timer_ = Time{std::min(relaxed(entry.rnr_timer_us), kMostRnrTimerUs)} * kMicrosecond;
   receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
   completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
+  has_shared_receives_ = relaxed(entry.has_own_receives) == 0;
   regions_.clear();
   peer_->drop_freed_segments();
   epoch_ = epoch;
@@ -74,26 +75,27 @@ void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {
   Control& control = *peer_->control();
   QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
   if (relaxed(entry.qp_num) != qpn_) return;
-  const bool own = relaxed(entry.has_own_receives) != 0;
-  enter_error(control, entry, qpn_, own ? receives_ : ReceiveView{}, completions_, self, session);
+  enter_error(control, entry);
+  // If a third node holds up the flush, the owner's next change of the state does it.
+  if (relaxed(entry.has_own_receives) != 0)
+    flush_receives(qpn_, receives_, completions_, self, session, kPatience);
 }
 
-void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
-                 const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
-                 const SessionBlock& session) {
+void enter_error(Control& control, QpEntry& entry) {
   // The state changes before the flush of the receives: see post_receive.
   entry.state.store(static_cast<std::uint8_t>(QpState::kError));
   control.header.epoch.fetch_add(1, std::memory_order_acq_rel);
-  flush_receives(qp_num, receives, completions, self, session);
 }
 
-void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
+bool flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
                     const CompletionView& completions, std::uint32_t self,
-                    const SessionBlock& session) {
+                    const SessionBlock& session, Time patience) {
   ReceiveTaker taker;
-  if (!taker.open(receives, self, session)) return;
+  if (const Opened opened = taker.open(receives, self, session, patience); opened != Opened::kYes)
+    return opened == Opened::kGone;
   CompletionWriter writer;
-  if (writer.open(completions, self, session)) {
+  const Opened opened = writer.open(completions, self, session, patience);
+  if (opened == Opened::kYes) {
     TakenReceive receive;
     for (std::uint32_t n = 0; n <= receives.mask && taker.peek(receive); ++n) {
       taker.take_whole();
@@ -101,11 +103,12 @@ void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
       flushed.wr_id = receive.wr_id;
       flushed.status = Status::kFlushed;
       flushed.qp_num = qp_num;
-      if (!writer.push(flushed, CompletionKind::kReceive, 0)) break;
+      if (!writer.push(flushed)) break;
     }
     writer.close();
   }
   taker.close();
+  return opened != Opened::kBusy;
 }
 
 }  // namespace pyrdma::fabric::shm

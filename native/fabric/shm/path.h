@@ -31,6 +31,8 @@ class Path {
   bool is_current() const {
     return epoch_ != 0 && header_->epoch.load(std::memory_order_acquire) == epoch_;
   }
+  /// The same, for a path that has been reached since the last aim().
+  bool is_unchanged() const { return header_->epoch.load(std::memory_order_acquire) == epoch_; }
   /// Costs one load when nothing has changed. `own` is the entry of the requester.
   Reach reach(Transport transport, NodeId self, const QpEntry& own) {
     if (is_current()) [[likely]]
@@ -41,12 +43,19 @@ class Path {
     const Translation* known = regions_.find(key);
     return known != nullptr ? known : find_region(key);
   }
+  /// Returns the bytes that a request names, or null when the peer does not allow the request.
+  std::byte* find(std::uint32_t key, std::uint64_t at, std::uint64_t bytes, std::uint32_t right) {
+    const Translation* found = region(key);
+    return found == nullptr ? nullptr : found->find(at, bytes, right);
+  }
   const Translation* known_region(std::uint32_t key) const { return regions_.find(key); }
   /// Looks at the peer's table, whatever is known of the key.
   bool has_region(std::uint32_t key) const { return peer_->has_region(key); }
   std::uint32_t qkey() const { return qkey_; }
   std::uint32_t qpn() const { return qpn_; }
   Time rnr_timer() const { return rnr_timer_; }
+  /// The peer's queue pair shares its receives with others.
+  bool has_shared_receives() const { return has_shared_receives_; }
   const ReceiveView& receives() const { return receives_; }
   const CompletionView& completions() const { return completions_; }
 
@@ -66,20 +75,19 @@ class Path {
   std::uint64_t epoch_ = 0;
   std::uint32_t qpn_ = 0, psn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
   Time rnr_timer_ = 0;
+  bool has_shared_receives_ = false;
   ReceiveView receives_;
   CompletionView completions_;
   KeyCache regions_;
 };
 
-/// Takes a queue pair out of service: sets the state, changes the epoch, and flushes its own
-/// receives. The caller is the owner, or a requester whose request the queue pair could not serve.
-/// `self` is the caller's holder_word().
-void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
-                 const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
-                 const SessionBlock& session);
-/// Completes the receives of a queue pair in error as flushed.
-void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
+/// Takes a queue pair out of service: sets the state and changes the epoch. flush_receives()
+/// follows. The caller is the owner, or a requester whose request the queue pair could not serve.
+void enter_error(Control& control, QpEntry& entry);
+/// Completes the receives of a queue pair in error as flushed. Returns false when a node that lives
+/// holds one of the rings. `self` is the caller's holder_word().
+bool flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
                     const CompletionView& completions, std::uint32_t self,
-                    const SessionBlock& session);
+                    const SessionBlock& session, Time patience);
 
 }  // namespace pyrdma::fabric::shm

@@ -23,6 +23,7 @@ Status status_of(Outcome outcome) {
     case Outcome::kNoReceive:
       return Status::kRnrRetryExceeded;
     case Outcome::kSilent:
+    case Outcome::kBusy:
     case Outcome::kUnreachable:
       return Status::kRetryExceeded;
     case Outcome::kLocalLength:
@@ -93,7 +94,7 @@ ShmQueuePair::~ShmQueuePair() {
   node_.change_epoch();
   node_.waiting().remove(*this);
   if (shared_ == nullptr)
-    device_.retire_receive_ring(receives_.view(), ring_offset_);
+    device_.retire_receive_ring(receives_.view(), ring_offset_, control_patience());
   else
     await_deliveries();
   send_queue_.purge(qp_num_);
@@ -117,8 +118,8 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
   // The thread that sets kError flushes the receives posted so far; this function flushes later
   // ones.
   if (entry_.state.load() == static_cast<std::uint8_t>(QpState::kError)) [[unlikely]] {
-    flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
-                   node_.session());
+    const WaitingLock lock(*this);
+    flush_own_receives(kPatience);
   }
   return result;
 }
@@ -153,19 +154,35 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
     entry_.state.store(static_cast<std::uint8_t>(next), std::memory_order_release);
     return;
   }
-  lock_waiting();
-  enter_own_error();
+  const WaitingLock lock(*this);
+  enter_own_error(control_patience());
   if (shared_ != nullptr) await_deliveries();
   flush_waiting();
   if (next == QpState::kReset) {
     send_queue_.purge(qp_num_);
     receive_queue_.purge(qp_num_);
+    if (flush_pending_) replace_receives();
     reset_at_ = posted_;
     room_ = 0;
     draw_psn();
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }
-  unlock_waiting();
+}
+
+// The peer may be stopped within a send, and then hold the ring. A queue pair that is reset has
+// other receives, so it takes another ring, and the old one is used again when the peer has left
+// it.
+void ShmQueuePair::replace_receives() {
+  const ReceiveView old = receives_.view();
+  std::uint64_t offset = 0;
+  receives_ = ReceivePoster(device_.make_receive_ring(options_.receive_entries, options_.max_sges,
+                                                      options_.receive_strides, &offset),
+                            options_.receive_entries);
+  device_.retire_receive_ring(old, ring_offset_, 0);
+  ring_offset_ = offset;
+  set_relaxed(entry_.receives, offset);
+  set_relaxed(entry_.receives_id, receives_.view().id);
+  flush_pending_ = false;
 }
 
 bool ShmQueuePair::is_quiet() const {
@@ -182,23 +199,47 @@ bool ShmQueuePair::is_quiet() const {
 // because the queue pair is out of service.
 void ShmQueuePair::await_deliveries() {
   ReceiveTaker last;
-  if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
+  if (last.open(shared_->view(), node_.holder(), node_.session(), kLockTimeout) == Opened::kYes)
+    last.close();
 }
 
-void ShmQueuePair::enter_own_error() {
-  enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(),
-              node_.holder(), node_.session());
+// The caller has locked the waiting requests.
+void ShmQueuePair::enter_own_error(Time patience) {
+  enter_error(node_.control(), entry_);
+  flush_own_receives(patience);
 }
 
-void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t position) {
-  CompletionWriter writer;
-  if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
-  Completion completion;
-  completion.wr_id = wr_id;
-  completion.status = status;
-  completion.qp_num = qp_num_;
-  writer.push(completion, CompletionKind::kSend, position);
-  writer.close();
+// A flush that a peer holds up waits in the list, so that nobody waits for the peer.
+bool ShmQueuePair::flush_own_receives(Time patience) {
+  flush_pending_ = !flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
+                                   node_.session(), patience);
+  if (flush_pending_) list();
+  return !flush_pending_;
+}
+
+void ShmQueuePair::list() {
+  if (listed_) return;
+  listed_ = true;
+  node_.waiting().add(*this);
+  node_.wake_monitor();
+}
+
+// The caller has locked the waiting requests.
+void ShmQueuePair::complete(const SendCompletion& completion) {
+  if (send_queue_.push(&completion, 1, qp_num_)) [[likely]]
+    return;
+  if (state() != QpState::kError) enter_own_error(kPatience);
+}
+
+void ShmQueuePair::complete(const Waiting& waited, Status status) {
+  complete({waited.request.wr_id, waited.position, waited.request.opcode, status});
+}
+
+// The completion has found its queue full or overrun.
+void ShmQueuePair::lose_completion(bool has_locked) {
+  if (!has_locked) lock_waiting();
+  if (state() != QpState::kError) enter_own_error(kPatience);
+  if (!has_locked) unlock_waiting();
 }
 
 void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
@@ -208,8 +249,9 @@ void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t posi
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
   entry_.state.compare_exchange_strong(
       sending, static_cast<std::uint8_t>(reliable ? QpState::kError : QpState::kSendQueueError));
-  complete(wr_id, status_of(outcome), position);
-  if (reliable) enter_own_error();
+  has_taken_ = false;
+  complete({wr_id, position, Opcode::kWrite, status_of(outcome)});
+  if (reliable) enter_own_error(kPatience);
 }
 
 // ---- waiting ----
@@ -223,17 +265,14 @@ PostResult ShmQueuePair::post_slow(std::span<const WorkRequest> requests) {
   if (now == QpState::kReset || now == QpState::kInit || now == QpState::kReadyToReceive) {
     return {0, PostError::kInvalidState};
   }
-  lock_waiting();
-  retry_locked(node_.env().now());
-  if (waiting_.empty() && state() == QpState::kReadyToSend) {
-    unlock_waiting();
-    stores_drained_ = false;
-    const AtWork at_work(entry_);
-    return post_now(requests, 0);
+  {
+    const WaitingLock lock(*this);
+    retry_locked(node_.env().now());
+    if (!waiting_.empty() || state() != QpState::kReadyToSend) return append(requests, 0);
   }
-  const PostResult result = append(requests, 0);
-  unlock_waiting();
-  return result;
+  stores_drained_ = false;
+  const AtWork at_work(entry_);
+  return post_now(requests, 0);
 }
 
 void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
@@ -257,10 +296,7 @@ void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
 
 void ShmQueuePair::begin_waiting() {
   is_waiting_.store(true, std::memory_order_release);
-  if (listed_) return;
-  listed_ = true;
-  node_.waiting().add(*this);
-  node_.wake_monitor();
+  list();
 }
 
 // Counts a fruitless attempt; returns true when it was the last.
@@ -268,7 +304,8 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
   if (reason != wait_reason_) {
     wait_reason_ = reason;
     attempts_ = 0;
-    silent_until_ = now + Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
+    const Time timeouts = Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
+    silent_until_ = now + (reason == Outcome::kBusy ? kLockTimeout : timeouts);
   }
   ++attempts_;
   if (reason == Outcome::kNoReceive) {
@@ -281,8 +318,9 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
 
 bool ShmQueuePair::retry(Time now) {
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  if (flush_pending_) flush_own_receives(0);
   retry_locked(now);
-  const bool done = waiting_.empty();
+  const bool done = waiting_.empty() && !flush_pending_;
   if (done) listed_ = false;
   unlock_waiting();
   return done;
@@ -296,13 +334,16 @@ void ShmQueuePair::retry_locked(Time now) {
     Outcome outcome = Outcome::kDone;
     {
       const AtWork at_work(entry_);
-      Batch batch(*this);
+      Batch batch(*this, Batch::Of::kRetry);
       outcome = execute(first.request, batch);
-      if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0) {
-        batch.complete(first.request, first.position);
-      }
     }
     if (must_wait(outcome) && !wait_over(outcome, now)) return;
+    if (outcome == Outcome::kBusy && !is_reliable(options_.transport)) {  // lost
+      outcome = Outcome::kDone;
+      has_taken_ = false;
+    }
+    if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0)
+      complete(first, Status::kSuccess);
     if (outcome != Outcome::kDone) fail(first.request.wr_id, outcome, first.position);
     wait_reason_ = Outcome::kDone;
     waiting_.pop_front();
@@ -312,8 +353,9 @@ void ShmQueuePair::retry_locked(Time now) {
 
 void ShmQueuePair::flush_waiting() {
   for (; !waiting_.empty(); waiting_.pop_front()) {
-    complete(waiting_.front().request.wr_id, Status::kFlushed, waiting_.front().position);
+    complete(waiting_.front(), Status::kFlushed);
   }
+  has_taken_ = false;
   is_waiting_.store(false, std::memory_order_release);
 }
 

@@ -19,37 +19,45 @@ inline std::uint32_t sequence_of(std::uint64_t position) {
   return static_cast<std::uint32_t>(position + 1);
 }
 
-/// CompletionWriter produces completions, for a queue pair of any node.
+/// The result of opening a ring.
+enum class Opened : std::uint8_t {
+  kYes,
+  kGone,  // the queue has been destroyed
+  kBusy,  // a node that lives holds the lock
+};
+
+/// CompletionWriter produces completions of receives, for a queue pair of any node.
 class CompletionWriter {
  public:
-  bool open(const CompletionView& view, std::uint32_t self, const SessionBlock& session) {
-    if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
+  Opened open(const CompletionView& view, std::uint32_t self, const SessionBlock& session,
+              Time patience) {
+    if (view.ring == nullptr) return Opened::kGone;
+    if (!lock(view.ring->head.lock, self, session, patience)) return Opened::kBusy;
     view_ = view;
-    if (relaxed(view.ring->head.id) != view.id) {  // the queue has been destroyed
+    if (relaxed(view.ring->head.id) != view.id) {
       close();
-      return false;
+      return Opened::kGone;
     }
     produced_ = relaxed(view.ring->produced);
     // A writer may have died after it published an entry and before it counted the entry.
     for (std::uint32_t n = 0; n <= view_.mask; ++n, ++produced_) {
       if (relaxed(view_.entry(produced_).sequence) != sequence_of(produced_)) break;
     }
-    return true;
+    return Opened::kYes;
   }
   bool is_open() const { return view_.ring != nullptr; }
 
-  /// Returns false when the queue overruns, which kills it.
-  bool push(const Completion& c, CompletionKind kind, std::uint32_t send_position) {
+  /// Returns false when the queue overruns or has overrun, which kills it.
+  bool push(const Completion& c) {
     if (!has_room()) [[unlikely]]
       return false;
     CompletionEntry& entry = view_.entry(produced_);
-    set_relaxed(entry.bytes_or_position,
-                kind == CompletionKind::kSend ? send_position : c.byte_count | c.stride << 16);
+    set_relaxed(entry.bytes, c.byte_count | c.stride << 16);
     set_relaxed(entry.immediate, c.immediate);
     set_relaxed(entry.source, c.source_node << 24 | c.source_qpn);
-    publish(
-        entry, c.wr_id, c.qp_num,
-        {static_cast<std::uint8_t>(c.status), static_cast<std::uint8_t>(c.opcode), c.flags, kind});
+    publish(entry, c.wr_id, c.qp_num,
+            {static_cast<std::uint8_t>(c.status), static_cast<std::uint8_t>(c.opcode), c.flags,
+             CompletionKind::kReceive});
     return true;
   }
   /// Does the same for a datagram in a receive of `qp_num`.
@@ -59,23 +67,12 @@ class CompletionWriter {
     if (!has_room()) [[unlikely]]
       return false;
     CompletionEntry& entry = view_.entry(produced_);
-    set_relaxed(entry.bytes_or_position, bytes | stride << 16);
+    set_relaxed(entry.bytes, bytes | stride << 16);
     set_relaxed(entry.immediate, 0U);
     set_relaxed(entry.source, source << 24 | source_qpn);
     publish(entry, wr_id, qp_num,
             {static_cast<std::uint8_t>(Status::kSuccess),
              static_cast<std::uint8_t>(Opcode::kReceive), kHasGrh, CompletionKind::kReceive});
-    return true;
-  }
-  /// Does the same for a successful request of `qp_num` at `position` of its send queue.
-  bool push_send(std::uint64_t wr_id, Opcode opcode, std::uint32_t qp_num, std::uint32_t position) {
-    if (!has_room()) [[unlikely]]
-      return false;
-    CompletionEntry& entry = view_.entry(produced_);
-    set_relaxed(entry.bytes_or_position, position);
-    publish(entry, wr_id, qp_num,
-            {static_cast<std::uint8_t>(Status::kSuccess), static_cast<std::uint8_t>(opcode), 0,
-             CompletionKind::kSend});
     return true;
   }
   void close() {
@@ -119,16 +116,18 @@ struct TakenReceive {
 /// ReceiveTaker takes posted receives, or strides of them; the requester uses it.
 class ReceiveTaker {
  public:
-  bool open(const ReceiveView& view, std::uint32_t self, const SessionBlock& session) {
-    if (view.ring == nullptr || !lock(view.ring->head.lock, self, session)) return false;
+  Opened open(const ReceiveView& view, std::uint32_t self, const SessionBlock& session,
+              Time patience) {
+    if (view.ring == nullptr) return Opened::kGone;
+    if (!lock(view.ring->head.lock, self, session, patience)) return Opened::kBusy;
     view_ = view;
     if (relaxed(view.ring->head.id) != view.id) {
       close();
-      return false;
+      return Opened::kGone;
     }
     taken_ = relaxed(view.ring->taken);
     posted_ = view.ring->posted.load(std::memory_order_acquire);
-    return true;
+    return Opened::kYes;
   }
   bool is_open() const { return view_.ring != nullptr; }
 
