@@ -103,10 +103,11 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   }
   if (!is_taken) [[likely]]
     batch.taker().take();
-  // A receiver whose queue has overrun answers no more.
-  if (!batch.writer().push(completion)) [[unlikely]]
-    fail_responder(path, batch);
-  return Outcome::kDone;
+  if (batch.writer().push(completion)) [[likely]]
+    return Outcome::kDone;
+  // A receiver whose queue has overrun answers no more, nor does it answer this message.
+  fail_responder(path, batch);
+  return reliable ? Outcome::kRemoteOperation : Outcome::kDone;
 }
 
 // Fetches the lines of a later receive's buffer in time, because they lie in the receiver's cache.

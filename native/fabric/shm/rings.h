@@ -38,6 +38,9 @@ class CompletionWriter {
       close();
       return Opened::kGone;
     }
+    // No entry of a queue that has overrun is polled any more, so none may be promised.
+    if (relaxed(view.ring->overrun) != 0) [[unlikely]]
+      view_.capacity = 0;
     produced_ = relaxed(view.ring->produced);
     // A writer may have died after it published an entry and before it counted the entry.
     for (std::uint32_t n = 0; n <= view_.mask; ++n, ++produced_) {
