@@ -23,7 +23,13 @@ class Batch {
     return open_all(path, true);
   }
   /// Opens the receiver's completions only, for a receive that has been taken before.
-  Opened open_completions(Path& path) { return open_all(path, false); }
+  Opened open_completions(Path& path) {
+    if (begun_ == &path && writer_.is_open()) [[likely]]
+      return Opened::kYes;
+    return open_all(path, false);
+  }
+  /// The last open() found the completions held, not the receives.
+  bool is_held_by_completions() const { return is_held_by_completions_; }
   /// The path whose receiver's rings are open, or null.
   Path* path() const { return path_; }
   ReceiveTaker& taker() { return taker_; }
@@ -65,8 +71,10 @@ class Batch {
     Opened opened = Opened::kYes;
     if (with_receives && !taker_.is_open())
       opened = taker_.open(path.receives(), node.holder(), node.session(), patience);
-    if (opened == Opened::kYes && !writer_.is_open())
+    if (opened == Opened::kYes && !writer_.is_open()) {
       opened = writer_.open(path.completions(), node.holder(), node.session(), patience);
+      is_held_by_completions_ = opened == Opened::kBusy;
+    }
     // The queue pair may have left service before the locks were taken. Its node then takes no
     // completion of it any more.
     if (opened == Opened::kYes && qp_.reach(path) != Reach::kReady) [[unlikely]]
@@ -89,6 +97,7 @@ class Batch {
   ReceiveTaker taker_;
   CompletionWriter writer_;
   bool is_retry_;
+  bool is_held_by_completions_ = false;
   bool has_overrun_ = false;  // of the requester's own queue
   std::uint32_t count_ = 0;
   SendCompletion done_[kMost];

@@ -26,8 +26,10 @@ class ShmCompletionQueue final : public CompletionQueue {
     overrun.store(1, std::memory_order_release);
     return false;
   }
-  /// Drops the completions of a queue pair that is being reset or destroyed.
-  void purge(std::uint32_t qp_num);
+  /// Both drop the completions of a queue pair that is being reset or destroyed. `only_peer` is the
+  /// node that alone delivers to it, or kNoNode.
+  void purge(std::uint32_t qp_num, NodeId only_peer);
+  void purge_sends(std::uint32_t qp_num) { sends_.purge(qp_num); }
 
  private:
   // Not in line: an empty poll, the most frequent, then saves no registers.
@@ -35,14 +37,18 @@ class ShmCompletionQueue final : public CompletionQueue {
   [[gnu::noinline]] std::size_t poll_receives(std::span<Completion> out);
   [[gnu::cold, gnu::noinline]] void retry_waiting();
   [[gnu::noinline]] std::size_t poll_both(std::span<Completion> out);
-  bool has_receives() const;
+  [[gnu::cold, gnu::noinline]] std::size_t poll_banks(std::span<Completion> out);
+  [[gnu::always_inline]] std::size_t poll_bank(std::span<Completion> out,
+                                               const CompletionView& bank, std::uint32_t number);
+  bool has_receive(const CompletionView& bank, std::uint32_t number) const;
+  void purge_bank(const CompletionView& bank, std::uint32_t qp_num, NodeId only_peer);
 
   ShmDevice& device_;
   std::uint64_t offset_ = 0;
   CompletionView view_;
   SendCompletions sends_;
   bool sends_first_ = false;
-  std::uint64_t consumed_ = 0;
+  std::uint64_t consumed_[kBanks] = {};
 };
 
 }  // namespace pyrdma::fabric::shm

@@ -78,7 +78,8 @@ inline const std::byte* ShmQueuePair::known_piece(const Sge& sge, bool is_inline
 // cannot change.
 std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests, Batch& batch) {
   Path* const path = known_path(requests.front(), batch);
-  if (path == nullptr || batch.open(*path) != Opened::kYes) [[unlikely]]
+  if (path == nullptr || path->has_shared_receives() || batch.open(*path) != Opened::kYes)
+      [[unlikely]]
     return 0;
   const WorkRequest& first = requests.front();
   const NodeId self = node_.self(), node = path->node();

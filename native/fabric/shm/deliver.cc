@@ -16,24 +16,34 @@ static_assert(kMaxDatagram + kGrhBytes <= kMostUnderLock);
 
 }  // namespace
 
-Outcome ShmQueuePair::not_open(Opened opened) const {
-  if (opened == Opened::kBusy) return Outcome::kBusy;
-  return is_reliable(options_.transport) ? Outcome::kSilent : Outcome::kDone;
+Outcome ShmQueuePair::not_open(Opened opened, const Batch& batch, Path& path) {
+  if (opened == Opened::kGone)
+    return is_reliable(options_.transport) ? Outcome::kSilent : Outcome::kDone;
+  // Other peers of the receiver wait for one that is stopped no longer than this.
+  const Time now = node_.env().now();
+  if (wait_reason_ == Outcome::kBusy && batch.is_held_by_completions() &&
+      now >= busy_since_ + kControlPatience && path.leave_bank()) {
+    busy_since_ = now;
+  }
+  return Outcome::kBusy;
 }
 
 // Delivers a send into the oldest posted receive, or a write that takes a receive for its
 // immediate. While it copies a long message, it holds nothing that other requesters need: neither
 // the receiver's completions nor receives that several queue pairs share. Its process may be
 // stopped within the copy.
-Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, Path& path,
-                              Batch& batch) {
+template <bool kClaims>
+inline Outcome ShmQueuePair::deliver_as(const WorkRequest& request, const Pieces& pieces,
+                                        Path& path, Batch& batch) {
   const bool is_send = is_one_of(request.opcode, kSends);
   const bool reliable = is_reliable(options_.transport);
   const bool is_long = pieces.bytes > kMostUnderLock;
-  bool is_taken = is_long && has_taken_;
-  if (!is_taken) [[likely]] {
+  // Datagrams hold the lock of shared receives, too: see await_deliveries.
+  const bool holds = !kClaims || options_.transport == Transport::kUd;
+  bool is_taken = kClaims && has_taken_;
+  if (holds && !is_taken) [[likely]] {
     if (const Opened opened = batch.open(path); opened != Opened::kYes) [[unlikely]]
-      return not_open(opened);
+      return not_open(opened, batch, path);
   }
   std::byte* write_to = nullptr;
   if (!is_send && pieces.bytes != 0) {  // after the opening, which may have dropped mappings
@@ -42,19 +52,17 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
       return remote_fault(Outcome::kRemoteAccess, path, batch);
   }
   if (!is_taken) [[likely]] {
-    if (!batch.taker().peek(receive_)) [[unlikely]] {
+    if (kClaims ? !ReceiveTaker::claim(path.receives(), receive_) : !batch.taker().peek(receive_))
+        [[unlikely]] {
       rnr_timer_ = path.rnr_timer();
       return reliable ? Outcome::kNoReceive : Outcome::kDone;
     }
-    prefetch_receive(path, batch);
-    if (is_long) [[unlikely]] {
+    if (kClaims)
+      is_taken = has_taken_ = true;
+    else
+      prefetch_receive(path, batch);
+    if (is_long) [[unlikely]]
       batch.close_completions();
-      if (path.has_shared_receives()) {
-        batch.taker().take();
-        is_taken = has_taken_ = true;
-        batch.close();
-      }
-    }
   }
   Completion completion;
   completion.wr_id = receive_.wr_id;
@@ -66,13 +74,15 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   } else {
     completion.status = scatter(pieces, path);
   }
-  if (is_long) [[unlikely]] {
-    const Opened opened = is_taken ? batch.open_completions(path) : batch.open(path);
+  const bool is_whole = is_settled(path);  // the opening may look at the epoch again
+  if (kClaims || is_long) {
+    const Opened opened = holds ? batch.open(path) : batch.open_completions(path);
     // A taken receive is lost with its queue pair. Otherwise it waits, with the request.
     if (opened != Opened::kBusy) has_taken_ = false;
-    if (opened != Opened::kYes) return not_open(opened);
+    if (opened != Opened::kYes) [[unlikely]]
+      return not_open(opened, batch, path);
   }
-  if (!is_settled(path)) [[unlikely]] {
+  if (!is_whole) [[unlikely]] {
     if (!has_local_regions(request)) return Outcome::kLocalProtection;
     if (write_to != nullptr && !path.has_region(request.rkey))
       return remote_fault(Outcome::kRemoteAccess, path, batch);
@@ -108,6 +118,12 @@ Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, 
   // A receiver whose queue has overrun answers no more, nor does it answer this message.
   fail_responder(path, batch);
   return reliable ? Outcome::kRemoteOperation : Outcome::kDone;
+}
+
+Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, Path& path,
+                              Batch& batch) {
+  return path.has_shared_receives() ? deliver_as<true>(request, pieces, path, batch)
+                                    : deliver_as<false>(request, pieces, path, batch);
 }
 
 // Fetches the lines of a later receive's buffer in time, because they lie in the receiver's cache.

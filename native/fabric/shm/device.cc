@@ -219,7 +219,8 @@ std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain
 // ---- tables of the control segment ----
 
 ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                         std::uint32_t strides, std::uint64_t* offset) {
+                                         std::uint32_t strides, bool is_shared,
+                                         std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
   *offset = take_ring(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
   auto* ring =
@@ -230,36 +231,48 @@ ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t m
   set_relaxed(ring->max_sges, max_sges);
   set_relaxed(ring->stride_bits, stride_bits);
   set_relaxed(ring->head.capacity, capacity);
-  set_relaxed(ring->taken, std::uint64_t{0});
-  set_relaxed(ring->posted, std::uint64_t{0});
   const std::lock_guard lock(mutex_);
-  ring->head.id.store(next_ring_id_, std::memory_order_release);
-  return {ring, next_ring_id_++, slots - 1, max_sges, stride_bits};
+  const std::uint64_t id = next_ring_id_++;
+  const std::uint64_t begin = is_shared ? first_of_shared(id) : 0;
+  set_relaxed(ring->taken, begin);
+  set_relaxed(ring->posted, begin);
+  ring->head.id.store(id, std::memory_order_release);
+  return {ring, id, slots - 1, max_sges, stride_bits};
 }
 
 CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
-  *offset = take_ring(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
-  auto* ring =
+  *offset = take_ring(RingPool::Kind::kCompletion, kBanks * completion_bank_bytes(slots));
+  auto* first =
       reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
-  set_relaxed(ring->slots, slots);
-  set_relaxed(ring->head.capacity, capacity);
-  set_relaxed(ring->produced, std::uint64_t{0});
-  set_relaxed(ring->consumed_seen, std::uint64_t{0});
-  set_relaxed(ring->consumed, std::uint64_t{0});
-  set_relaxed(ring->overrun, 0U);
-  for (std::uint32_t i = 0; i < slots; ++i) set_relaxed(ring->entries[i].sequence, 0U);
-  const std::lock_guard lock(mutex_);
-  ring->head.id.store(next_ring_id_, std::memory_order_release);
-  return {ring, next_ring_id_++, slots - 1, capacity};
+  CompletionView view{first, first, 0, slots - 1, capacity};
+  {
+    const std::lock_guard lock(mutex_);
+    view.id = next_ring_id_++;
+  }
+  // A ring that was never in use is all zeros, and costs no memory for its entries.
+  const std::uint32_t used = relaxed(first->banks) | 1U;
+  set_relaxed(first->overrun, 0U);
+  set_relaxed(first->banks, 0U);
+  for (std::uint32_t number = 0; number < kBanks; ++number) {
+    CompletionRing* ring = view.bank(number).ring;
+    set_relaxed(ring->slots, slots);
+    set_relaxed(ring->head.capacity, capacity);
+    set_relaxed(ring->produced, std::uint64_t{0});
+    set_relaxed(ring->consumed_seen, std::uint64_t{0});
+    set_relaxed(ring->consumed, std::uint64_t{0});
+    for (std::uint32_t i = 0; i < slots && (used >> number & 1U) != 0; ++i)
+      set_relaxed(ring->entries[i].sequence, 0U);
+    ring->head.id.store(view.id, std::memory_order_release);
+  }
+  return view;
 }
 
 std::uint64_t ShmDevice::take_ring(RingPool::Kind kind, std::uint64_t bytes) {
   {
     const std::lock_guard guard(mutex_);
     std::erase_if(retired_rings_, [this](const RetiredRing& ring) {
-      if (!lock(ring.head->lock, node_.holder(), node_.session(), 0)) return false;
-      unlock(ring.head->lock);
+      if (!is_left(ring, 0)) return false;
       rings_.give_back(ring.kind, ring.bytes, ring.offset);
       return true;
     });
@@ -267,11 +280,23 @@ std::uint64_t ShmDevice::take_ring(RingPool::Kind kind, std::uint64_t bytes) {
   return rings_.take(kind, bytes);
 }
 
+// Returns whether no requester holds the ring or one of the queue's further rings.
+bool ShmDevice::is_left(const RetiredRing& ring, Time patience) {
+  const bool has_banks = ring.kind == RingPool::Kind::kCompletion;
+  bool left = true;
+  for (std::uint32_t number = 0; number < (has_banks ? kBanks : 1); ++number) {
+    auto& head = *reinterpret_cast<RingHead*>(reinterpret_cast<std::byte*>(&node_.control()) +
+                                              ring.offset + number * (ring.bytes / kBanks));
+    const bool locked = lock(head.lock, node_.holder(), node_.session(), patience);
+    head.id.store(0, std::memory_order_release);
+    if (locked) unlock(head.lock);
+    left &= locked;
+  }
+  return left;
+}
+
 void ShmDevice::retire(const RetiredRing& ring, Time patience) {
-  const bool locked = lock(ring.head->lock, node_.holder(), node_.session(), patience);
-  ring.head->id.store(0, std::memory_order_release);
-  if (locked) {
-    unlock(ring.head->lock);
+  if (is_left(ring, patience)) {
     rings_.give_back(ring.kind, ring.bytes, ring.offset);
   } else {
     const std::lock_guard guard(mutex_);
@@ -280,15 +305,13 @@ void ShmDevice::retire(const RetiredRing& ring, Time patience) {
 }
 
 void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset, Time patience) {
-  retire({&view.ring->head, RingPool::Kind::kReceive,
-          receive_ring_bytes(view.mask + 1, view.max_sges), offset},
+  retire({RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges), offset},
          patience);
 }
 
 void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
-  retire(
-      {&view.ring->head, RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset},
-      kControlPatience);
+  retire({RingPool::Kind::kCompletion, kBanks * completion_bank_bytes(view.mask + 1), offset},
+         kControlPatience);
 }
 
 void ShmDevice::reserve_region() {

@@ -111,7 +111,7 @@ class ShmDevice final : public Device {
   RegionMemory& memory() { return memory_; }
   /// Makes a ring with its checked view; `id` is new.
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                std::uint32_t strides, std::uint64_t* offset);
+                                std::uint32_t strides, bool is_shared, std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
   /// Waits for a requester that holds the ring, but not for long, and turns later ones away. The
   /// space of the ring is used again when no requester holds it.
@@ -147,12 +147,12 @@ class ShmDevice final : public Device {
 
  private:
   struct RetiredRing {
-    RingHead* head;
     RingPool::Kind kind;
     std::uint64_t bytes, offset;
   };
   std::uint64_t take_ring(RingPool::Kind kind, std::uint64_t bytes);
   void retire(const RetiredRing& ring, Time patience);
+  bool is_left(const RetiredRing& ring, Time patience);
   void forget_region(std::uint32_t key);
   static std::uint64_t word_of(std::uint32_t qp_num, std::uint32_t position) {
     return std::uint64_t{qp_num} << 32 | position;

@@ -98,6 +98,9 @@ struct RingHead {
   Word<std::uint64_t> id;
 };
 
+/// The first position of a ring that several queue pairs share.
+inline std::uint64_t first_of_shared(std::uint64_t id) { return id << 40; }
+
 struct ReceiveEntry {
   std::uint64_t wr_id;
   Sge first;  // the further ones follow all entries
@@ -106,14 +109,17 @@ struct ReceiveEntry {
 };
 static_assert(sizeof(ReceiveEntry) == 32);
 
-/// ReceiveRing holds posted receives: the owner appends, requesters take under the lock. `slots`
+/// ReceiveRing holds posted receives: the owner appends, requesters take under the lock, or claim
+/// from a ring that several queue pairs share. `slots`
 /// entries follow, and then slots * (max_sges - 1) further Sge.
 struct ReceiveRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint32_t> max_sges;
-  Word<std::uint32_t> stride_bits;                 // each receive takes 2^stride_bits messages
-  Word<std::uint64_t> taken;                       // messages
+  Word<std::uint32_t> stride_bits;  // each receive takes 2^stride_bits messages
+  // Messages. In a ring that several queue pairs share, the upper bits are the ring's id, see
+  // ReceiveTaker::claim; those of `posted`, too.
+  Word<std::uint64_t> taken;
   alignas(kCacheLine) Word<std::uint64_t> posted;  // the owner's line
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
@@ -144,13 +150,18 @@ static_assert(kMaxNodes <= 256);
 
 /// CompletionRing holds the completions of receives: producers of any node append under the lock,
 /// the owner consumes. Those of sends never leave their node (SendCompletions).
+/// A queue has kBanks such rings. All producers use the first one, until a node is stopped while it
+/// holds the lock. A producer that has waited for long then uses the next ring from then on, so the
+/// completions of one producer are in order if an entry is taken only while all earlier rings are
+/// empty.
 struct CompletionRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint64_t> produced;
   Word<std::uint64_t> consumed_seen;                 // the producers' copy of `consumed`
   alignas(kCacheLine) Word<std::uint64_t> consumed;  // the owner's line
-  Word<std::uint32_t> overrun;
+  Word<std::uint32_t> overrun;                       // of the queue; in its first ring
+  Word<std::uint32_t> banks;  // further rings in use, one bit each; in the first ring
   alignas(kCacheLine) CompletionEntry entries[1];
 };
 
@@ -161,6 +172,7 @@ inline constexpr std::uint32_t kMaxDatagram = 4096;
 inline constexpr std::uint32_t kMaxStrideBits = 16;
 static_assert(kMaxDatagram + kGrhBytes < 1U << kMaxStrideBits);  // see CompletionEntry
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;
+inline constexpr std::uint32_t kBanks = 4;
 inline constexpr std::uint32_t kMaxSegments = 4096;
 inline constexpr std::uint32_t kQpSlots = 1U << 16;
 inline constexpr std::uint32_t kRegionSlots = 1U << 17;  // at most half of them in use
@@ -181,6 +193,11 @@ inline std::uint64_t receive_ring_bytes(std::uint32_t slots, std::uint32_t max_s
 }
 inline std::uint64_t completion_ring_bytes(std::uint32_t slots) {
   return offsetof(CompletionRing, entries) + std::uint64_t{slots} * sizeof(CompletionEntry);
+}
+
+/// The distance of a queue's rings.
+inline std::uint64_t completion_bank_bytes(std::uint32_t slots) {
+  return (completion_ring_bytes(slots) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
 inline std::uint32_t qp_slot(std::uint32_t qp_num) { return qp_num % kQpSlots; }

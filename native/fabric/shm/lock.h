@@ -21,6 +21,8 @@ inline std::uint32_t holder_word(NodeId node, std::uint32_t incarnation) {
 }
 static_assert(kMaxNodes < (1U << 9) && kMaxIncarnation < (1U << 23));
 
+inline bool is_held_by(std::uint32_t holder, NodeId node) { return (holder & 0x1ff) == node + 1; }
+
 /// Does the slow part of lock(): waits, takes over, gives up.
 [[gnu::cold, gnu::noinline]] bool lock_contended(SharedLock& lock, std::uint32_t self,
                                                  const SessionBlock& session, Time patience);

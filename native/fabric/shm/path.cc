@@ -48,11 +48,19 @@ Reach Path::refresh(Transport transport, NodeId self, const QpEntry& own) {
   rnr_timer_ = Time{std::min(relaxed(entry.rnr_timer_us), kMostRnrTimerUs)} * kMicrosecond;
   receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
   completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
+  if (bank_ != 0 && completions_.ring != nullptr) completions_ = completions_.bank(bank_);
   has_shared_receives_ = relaxed(entry.has_own_receives) == 0;
   regions_.clear();
   peer_->drop_freed_segments();
   epoch_ = epoch;
   return Reach::kReady;
+}
+
+bool Path::leave_bank() {
+  if (completions_.ring == nullptr || bank_ + 1 == kBanks) return false;
+  completions_ = completions_.bank(++bank_);
+  completions_.first->banks.fetch_or(1U << bank_, std::memory_order_acq_rel);
+  return true;
 }
 
 const Translation* Path::find_region(std::uint32_t key) {

@@ -20,6 +20,7 @@ class Path {
     node_ = peer_->node();
     qpn_ = qpn;
     psn_ = psn;
+    bank_ = 0;
     epoch_ = 0;
   }
   bool aims_at(NodeId node, std::uint32_t qpn) const { return qpn_ == qpn && node_ == node; }
@@ -58,6 +59,9 @@ class Path {
   bool has_shared_receives() const { return has_shared_receives_; }
   const ReceiveView& receives() const { return receives_; }
   const CompletionView& completions() const { return completions_; }
+  /// Uses the next ring of the peer's completion queue from now on. Returns false when there is
+  /// none.
+  bool leave_bank();
 
   /// Does the responder's part of a failed request: its queue pair goes to the error state and
   /// flushes its receives.
@@ -73,6 +77,7 @@ class Path {
   NodeId node_ = kNoNode;
   const ControlHeader* header_ = nullptr;
   std::uint64_t epoch_ = 0;
+  std::uint32_t bank_ = 0;
   std::uint32_t qpn_ = 0, psn_ = 0, access_ = 0, pd_ = 0, receive_pd_ = 0, qkey_ = 0;
   Time rnr_timer_ = 0;
   bool has_shared_receives_ = false;

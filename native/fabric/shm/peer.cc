@@ -141,8 +141,9 @@ CompletionView Peer::completion_view(std::uint64_t offset, std::uint64_t id) con
   const std::uint32_t slots = relaxed(ring->slots);
   const std::uint32_t capacity = relaxed(ring->head.capacity);
   const bool sound = slots != 0 && (slots & (slots - 1)) == 0 && slots <= kMaxQueueEntries &&
-                     capacity <= slots && completion_ring_bytes(slots) <= kControlBytes - offset;
-  if (sound) view = {ring, id, slots - 1, capacity};
+                     capacity <= slots &&
+                     kBanks * completion_bank_bytes(slots) <= kControlBytes - offset;
+  if (sound) view = {ring, ring, id, slots - 1, capacity};
   return view;
 }
 

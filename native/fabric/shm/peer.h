@@ -89,11 +89,18 @@ struct ReceiveView {
 
 struct CompletionView {
   CompletionRing* ring = nullptr;
+  CompletionRing* first = nullptr;  // of the queue's rings
   std::uint64_t id = 0;
   std::uint32_t mask = 0;
   std::uint32_t capacity = 0;
 
   CompletionEntry& entry(std::uint64_t position) const { return ring->entries[position & mask]; }
+  CompletionView bank(std::uint32_t number) const {
+    CompletionView view = *this;
+    view.ring = reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(first) +
+                                                  number * completion_bank_bytes(mask + 1));
+    return view;
+  }
 };
 
 class Peer {

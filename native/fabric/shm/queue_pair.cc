@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -59,9 +60,10 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
   draw_psn();
   if (shared == nullptr) {
     try {
-      receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
-                                                         options.receive_strides, &ring_offset_),
-                                options.receive_entries);
+      receives_ =
+          ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
+                                                 options.receive_strides, false, &ring_offset_),
+                        options.receive_entries);
     } catch (...) {
       device.give_back_qp_number(qp_num_);
       throw;
@@ -95,10 +97,10 @@ ShmQueuePair::~ShmQueuePair() {
   node_.waiting().remove(*this);
   if (shared_ == nullptr)
     device_.retire_receive_ring(receives_.view(), ring_offset_, control_patience());
-  else
+  else if (options_.transport == Transport::kUd)
     await_deliveries();
-  send_queue_.purge(qp_num_);
-  receive_queue_.purge(qp_num_);
+  send_queue_.purge_sends(qp_num_);
+  receive_queue_.purge(qp_num_, only_peer());
   device_.give_back_qp_number(qp_num_);
 }
 
@@ -156,11 +158,11 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   }
   const WaitingLock lock(*this);
   enter_own_error(control_patience());
-  if (shared_ != nullptr) await_deliveries();
+  if (shared_ != nullptr && options_.transport == Transport::kUd) await_deliveries();
   flush_waiting();
   if (next == QpState::kReset) {
-    send_queue_.purge(qp_num_);
-    receive_queue_.purge(qp_num_);
+    send_queue_.purge_sends(qp_num_);
+    receive_queue_.purge(qp_num_, only_peer());
     if (flush_pending_) replace_receives();
     reset_at_ = posted_;
     room_ = 0;
@@ -176,7 +178,7 @@ void ShmQueuePair::replace_receives() {
   const ReceiveView old = receives_.view();
   std::uint64_t offset = 0;
   receives_ = ReceivePoster(device_.make_receive_ring(options_.receive_entries, options_.max_sges,
-                                                      options_.receive_strides, &offset),
+                                                      options_.receive_strides, false, &offset),
                             options_.receive_entries);
   device_.retire_receive_ring(old, ring_offset_, 0);
   ring_offset_ = offset;
@@ -195,8 +197,9 @@ bool ShmQueuePair::is_quiet() const {
   return true;
 }
 
-// Returns when no peer delivers from the shared queue to this queue pair. No peer begins to,
-// because the queue pair is out of service.
+// Returns when no peer delivers datagrams from the shared queue to this queue pair. No peer begins
+// to, because the queue pair is out of service. Peers of other transports say themselves that they
+// are at work.
 void ShmQueuePair::await_deliveries() {
   ReceiveTaker last;
   if (last.open(shared_->view(), node_.holder(), node_.session(), kLockTimeout) == Opened::kYes)
@@ -211,8 +214,22 @@ void ShmQueuePair::enter_own_error(Time patience) {
 
 // A flush that a peer holds up waits in the list, so that nobody waits for the peer.
 bool ShmQueuePair::flush_own_receives(Time patience) {
-  flush_pending_ = !flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
-                                   node_.session(), patience);
+  const Time now = node_.env().now();
+  if (!flush_pending_) flush_since_ = now;
+  const auto flush = [&](std::uint32_t bank) {
+    return flush_receives(qp_num_, receives_.view(), receive_queue_.view().bank(bank),
+                          node_.holder(), node_.session(), patience);
+  };
+  // Behind all earlier completions of the queue pair, which may be in the last ring in use.
+  Word<std::uint32_t>& banks = receive_queue_.view().first->banks;
+  const std::uint32_t used = (relaxed(banks) | 1U) & ((1U << kBanks) - 1);
+  const auto last = static_cast<std::uint32_t>(std::bit_width(used)) - 1;
+  flush_pending_ = !flush(last);
+  if (flush_pending_ && now >= flush_since_ + kControlPatience && last + 1 < kBanks) {
+    banks.fetch_or(1U << (last + 1), std::memory_order_acq_rel);
+    flush_pending_ = !flush(last + 1);
+    flush_since_ = now;
+  }
   if (flush_pending_) list();
   return !flush_pending_;
 }
@@ -305,7 +322,8 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
     wait_reason_ = reason;
     attempts_ = 0;
     const Time timeouts = Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
-    silent_until_ = now + (reason == Outcome::kBusy ? kLockTimeout : timeouts);
+    silent_until_ = now + (reason == Outcome::kBusy ? busy_limit() : timeouts);
+    busy_since_ = now;
   }
   ++attempts_;
   if (reason == Outcome::kNoReceive) {

@@ -144,7 +144,9 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   void fail_responder(Path& path, Batch& batch);
   /// Costs one load when nothing has changed.
   Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), entry_); }
-  Outcome not_open(Opened opened) const;
+  [[gnu::cold, gnu::noinline]] Outcome not_open(Opened opened, const Batch& batch, Path& path);
+  template <bool kClaims>
+  Outcome deliver_as(const WorkRequest& request, const Pieces& pieces, Path& path, Batch& batch);
   Outcome deliver(const WorkRequest& request, const Pieces& pieces, Path& path, Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
@@ -192,6 +194,12 @@ class ShmQueuePair final : public QueuePair, public Waiter {
     return options_.transport == Transport::kUd ? kLockTimeout : kControlPatience;
   }
   bool flush_own_receives(Time patience);
+  /// The node of the only peer that delivers to this queue pair, or kNoNode.
+  NodeId only_peer() const { return is_addressed(options_.transport) ? kNoNode : path_.node(); }
+  /// A datagram waits no longer than this for rings that a peer holds, and is lost then.
+  Time busy_limit() const {
+    return options_.transport == Transport::kUd ? kControlPatience : kLockTimeout;
+  }
   void list();
   void replace_receives();
   void draw_psn();
@@ -247,6 +255,8 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   std::uint32_t attempts_ = 0;
   Time rnr_timer_ = 0;  // of the responder that had no receive
   Time next_attempt_ = 0, silent_until_ = 0;
+  Time busy_since_ = 0;  // the receiver's rings are held
+  Time flush_since_ = 0;
 };
 
 }  // namespace pyrdma::fabric::shm

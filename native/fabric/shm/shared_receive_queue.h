@@ -14,7 +14,7 @@ class ShmSharedReceiveQueue final : public SharedReceiveQueue {
                         std::uint32_t max_sges)
       : device_(device),
         pd_(pd),
-        poster_(device.make_receive_ring(entries, max_sges, 1, &offset_), entries) {}
+        poster_(device.make_receive_ring(entries, max_sges, 1, true, &offset_), entries) {}
   ~ShmSharedReceiveQueue() override {
     device_.retire_receive_ring(poster_.view(), offset_, kLockTimeout);
   }
