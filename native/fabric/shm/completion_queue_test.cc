@@ -16,7 +16,7 @@ struct Short {
     a.make(cluster.env(0), options);
     b.make(cluster.env(1), options);
     small = b.device().create_completion_queue(kEntries);
-    for (int i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < 2; ++i) {
       from.push_back(a.device().create_queue_pair(*a.pd, *a.completions, *a.completions, options));
       to.push_back(b.device().create_queue_pair(*b.pd, *small, *small, options));
       from[i]->connect(to[i]->address());
@@ -24,7 +24,7 @@ struct Short {
       for (int k = 0; k < 8; ++k) EXPECT_TRUE(to[i]->receive(b.region->sge(0, 64)));
     }
   }
-  Status send(int i) {
+  Status send(std::size_t i) {
     EXPECT_TRUE(from[i]->send(a.region->sge(0, 8)));
     const auto got = a.wait(1);
     return got.size() == 1 ? got[0].status : Status::kGeneral;
@@ -60,7 +60,7 @@ TEST(ShmOverrun, AMessageWhoseCompletionIsLostIsNoSuccess) {
 
 TEST(ShmOverrun, ASenderWhoseCompletionIsLostIsInError) {
   Short test;
-  const auto write = [&](int i) {
+  const auto write = [&](std::size_t i) {
     return test.to[i]->write(test.b.region->sge(0, 8), test.a.region->remote(), 0);
   };
   for (std::uint32_t i = 0; i < kEntries; ++i) EXPECT_TRUE(write(0));
