@@ -78,7 +78,8 @@ inline const std::byte* ShmQueuePair::known_piece(const Sge& sge, bool is_inline
 // cannot change.
 std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests, Batch& batch) {
   Path* const path = known_path(requests.front(), batch);
-  if (path == nullptr || !batch.open(*path)) [[unlikely]]
+  if (path == nullptr || path->has_shared_receives() || batch.open(*path) != Opened::kYes)
+      [[unlikely]]
     return 0;
   const WorkRequest& first = requests.front();
   const NodeId self = node_.self(), node = path->node();
@@ -96,15 +97,11 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
     if (request.address_handle != first.address_handle || request.remote_qpn != qpn ||
         request.remote_qkey != first.remote_qkey || request.opcode != Opcode::kSend ||
         request.sge_count - 1 > 1 || request.sge_count > options_.max_sges ||
-        request.sges == nullptr || !path->is_current() ||
-        epoch_.load(std::memory_order_acquire) != local_epoch_) [[unlikely]] {
+        request.sges == nullptr) [[unlikely]] {
       break;
     }
     const bool is_inline = (request.flags & kInline) != 0;
     const bool is_signaled = (request.flags & kSignaled) != 0;
-    // Writing completions closes the receiver's rings, which only execute() opens again.
-    if (is_signaled && !batch.has_room()) [[unlikely]]
-      break;
     const Sge& head = request.sges[0];
     const std::byte* const head_data = known_piece(head, is_inline);
     std::uint64_t bytes = head.length;
@@ -142,6 +139,10 @@ std::uint32_t ShmQueuePair::send_datagrams(std::span<const WorkRequest> requests
     write_grh(to, bytes, self, node);
     copy_piece(to + kGrhBytes, head_data, head.length);
     if (rest != nullptr) copy_piece(to + kGrhBytes + head.length, rest_data, rest->length);
+    // What is known of the regions and of the receiver must have held until here. The memory itself
+    // stays mapped, and the receiver cannot leave service while its rings are locked.
+    if (!is_settled(*path)) [[unlikely]]
+      break;
     taker.take();
     use_room();
     if (is_signaled) batch.complete(request, posted_);
@@ -172,8 +173,7 @@ Outcome ShmQueuePair::execute_datagram(const WorkRequest& request, Pieces& piece
   pieces.at[0] = {grh.data(), kGrhBytes};
   ++pieces.count;
   pieces.bytes += kGrhBytes;
-  deliver(request, pieces, nullptr, target.path, batch);
-  return Outcome::kDone;
+  return deliver(request, pieces, target.path, batch);
 }
 
 }  // namespace pyrdma::fabric::shm

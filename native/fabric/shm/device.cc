@@ -29,17 +29,14 @@ class ShmMemoryRegion final : public MemoryRegion {
       device.release_region();
       throw;
     }
-    data_ = piece_.mapping->data() + piece_.offset;
+    data_ = piece_.data();
     size_ = bytes;
     addr_ = reinterpret_cast<std::uint64_t>(data_);
     node_ = device.node().self();
-    if ((access & kOwnFile) != 0) file_ = piece_.mapping->descriptor();
+    if ((access & kOwnFile) != 0) file_ = piece_.segment->mapping->descriptor();
     lkey_ = rkey_ = device.add_region(pd, access, piece_, bytes);
   }
-  ~ShmMemoryRegion() override {
-    device_.remove_region(rkey_);
-    device_.memory().give_back(piece_);
-  }
+  ~ShmMemoryRegion() override { device_.remove_region(rkey_, std::move(piece_)); }
 
  private:
   ShmDevice& device_;
@@ -75,14 +72,23 @@ void RingPool::give_back(Kind kind, std::uint64_t bytes, std::uint64_t offset) {
   free_[{kind, std::bit_ceil(bytes)}].push_back(offset);
 }
 
-std::uint32_t RegionMemory::publish(const Mapping& mapping) {
+Segment::~Segment() {
+  mapping->close_file();
+  control.segments[index].inode.store(0, std::memory_order_release);
+  control.header.segments_freed.fetch_add(1, std::memory_order_release);
+}
+
+std::shared_ptr<Segment> RegionMemory::create(std::uint64_t bytes) {
   for (std::uint32_t index = 0; index < kMaxSegments; ++index) {
     SegmentEntry& entry = control_.segments[index];
-    if (relaxed(entry.inode) != 0) continue;
+    if (entry.inode.load(std::memory_order_acquire) != 0) continue;
+    auto segment = std::make_shared<Segment>(control_, Mapping::create(bytes), index);
+    const Mapping& mapping = *segment->mapping;
+    mappings_.add(segment->mapping);
     set_relaxed(entry.descriptor, static_cast<std::uint32_t>(mapping.descriptor()));
     set_relaxed(entry.size, mapping.size());
     entry.inode.store(mapping.inode(), std::memory_order_release);
-    return index;
+    return segment;
   }
   throw Error(ErrorCode::kExhausted,
               "shm: a node has at most " + std::to_string(kMaxSegments) + " regions of more than " +
@@ -92,33 +98,15 @@ std::uint32_t RegionMemory::publish(const Mapping& mapping) {
 RegionMemory::Piece RegionMemory::take(std::uint64_t bytes, bool as_own_file) {
   const std::uint64_t rounded = (bytes + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
-  const auto fresh = [this](std::uint64_t size) {
-    Piece piece;
-    piece.mapping = Mapping::create(size);
-    mappings_.add(piece.mapping);
-    piece.segment = publish(*piece.mapping);
-    piece.bytes = size;
-    piece.is_whole = true;
-    return piece;
-  };
-  if (as_own_file || rounded > kArenaMost) return fresh(rounded);
-  if (!arena_.mapping || rounded > kArenaBytes - arena_used_) {
-    arena_ = fresh(kArenaBytes);
+  if (as_own_file || rounded > kArenaMost) return {create(rounded), 0, rounded};
+  if (!arena_ || rounded > kArenaBytes - arena_used_) {
+    arena_ = nullptr;  // its place may be the last one
+    arena_ = create(kArenaBytes);
     arena_used_ = 0;
   }
-  Piece piece = arena_;
-  piece.is_whole = false;
-  piece.offset = arena_used_;
-  piece.bytes = rounded;
+  Piece piece{arena_, arena_used_, rounded};
   arena_used_ += rounded;
   return piece;
-}
-
-void RegionMemory::give_back(const Piece& piece) {
-  piece.mapping->discard(piece.offset, piece.bytes);
-  if (!piece.is_whole) return;
-  const std::lock_guard lock(mutex_);
-  control_.segments[piece.segment].inode.store(0, std::memory_order_release);
 }
 
 // ---- device ----
@@ -231,9 +219,10 @@ std::unique_ptr<AddressHandle> ShmDevice::create_address_handle(ProtectionDomain
 // ---- tables of the control segment ----
 
 ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                         std::uint32_t strides, std::uint64_t* offset) {
+                                         std::uint32_t strides, bool is_shared,
+                                         std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
-  *offset = rings_.take(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
+  *offset = take_ring(RingPool::Kind::kReceive, receive_ring_bytes(slots, max_sges));
   auto* ring =
       reinterpret_cast<ReceiveRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
   // No other thread reads a ring before a queue pair names it with its new id.
@@ -242,47 +231,87 @@ ReceiveView ShmDevice::make_receive_ring(std::uint32_t capacity, std::uint32_t m
   set_relaxed(ring->max_sges, max_sges);
   set_relaxed(ring->stride_bits, stride_bits);
   set_relaxed(ring->head.capacity, capacity);
-  set_relaxed(ring->taken, std::uint64_t{0});
-  set_relaxed(ring->posted, std::uint64_t{0});
   const std::lock_guard lock(mutex_);
-  ring->head.id.store(next_ring_id_, std::memory_order_release);
-  return {ring, next_ring_id_++, slots - 1, max_sges, stride_bits};
+  const std::uint64_t id = next_ring_id_++;
+  const std::uint64_t begin = is_shared ? first_of_shared(id) : 0;
+  set_relaxed(ring->taken, begin);
+  set_relaxed(ring->posted, begin);
+  ring->head.id.store(id, std::memory_order_release);
+  return {ring, id, slots - 1, max_sges, stride_bits};
 }
 
 CompletionView ShmDevice::make_completion_ring(std::uint32_t capacity, std::uint64_t* offset) {
   const std::uint32_t slots = std::bit_ceil(capacity);
-  *offset = rings_.take(RingPool::Kind::kCompletion, completion_ring_bytes(slots));
-  auto* ring =
+  *offset = take_ring(RingPool::Kind::kCompletion, kBanks * completion_bank_bytes(slots));
+  auto* first =
       reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(&node_.control()) + *offset);
-  set_relaxed(ring->slots, slots);
-  set_relaxed(ring->head.capacity, capacity);
-  set_relaxed(ring->produced, std::uint64_t{0});
-  set_relaxed(ring->consumed_seen, std::uint64_t{0});
-  set_relaxed(ring->consumed, std::uint64_t{0});
-  set_relaxed(ring->overrun, 0U);
-  for (std::uint32_t i = 0; i < slots; ++i) set_relaxed(ring->entries[i].sequence, 0U);
-  const std::lock_guard lock(mutex_);
-  ring->head.id.store(next_ring_id_, std::memory_order_release);
-  return {ring, next_ring_id_++, slots - 1, capacity};
+  CompletionView view{first, first, 0, slots - 1, capacity};
+  {
+    const std::lock_guard lock(mutex_);
+    view.id = next_ring_id_++;
+  }
+  // A ring that was never in use is all zeros, and costs no memory for its entries.
+  const std::uint32_t used = relaxed(first->banks) | 1U;
+  set_relaxed(first->overrun, 0U);
+  set_relaxed(first->banks, 0U);
+  for (std::uint32_t number = 0; number < kBanks; ++number) {
+    CompletionRing* ring = view.bank(number).ring;
+    set_relaxed(ring->slots, slots);
+    set_relaxed(ring->head.capacity, capacity);
+    set_relaxed(ring->produced, std::uint64_t{0});
+    set_relaxed(ring->consumed_seen, std::uint64_t{0});
+    set_relaxed(ring->consumed, std::uint64_t{0});
+    for (std::uint32_t i = 0; i < slots && (used >> number & 1U) != 0; ++i)
+      set_relaxed(ring->entries[i].sequence, 0U);
+    ring->head.id.store(view.id, std::memory_order_release);
+  }
+  return view;
 }
 
-void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset) {
-  RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.holder(), node_.session());
-  head.id.store(0, std::memory_order_release);
-  if (!locked) return;  // the lock holder hangs: the pool never reuses the ring
-  unlock(head.lock);
-  rings_.give_back(RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges),
-                   offset);
+std::uint64_t ShmDevice::take_ring(RingPool::Kind kind, std::uint64_t bytes) {
+  {
+    const std::lock_guard guard(mutex_);
+    std::erase_if(retired_rings_, [this](const RetiredRing& ring) {
+      if (!is_left(ring, 0)) return false;
+      rings_.give_back(ring.kind, ring.bytes, ring.offset);
+      return true;
+    });
+  }
+  return rings_.take(kind, bytes);
+}
+
+// Returns whether no requester holds the ring or one of the queue's further rings.
+bool ShmDevice::is_left(const RetiredRing& ring, Time patience) {
+  const bool has_banks = ring.kind == RingPool::Kind::kCompletion;
+  bool left = true;
+  for (std::uint32_t number = 0; number < (has_banks ? kBanks : 1); ++number) {
+    auto& head = *reinterpret_cast<RingHead*>(reinterpret_cast<std::byte*>(&node_.control()) +
+                                              ring.offset + number * (ring.bytes / kBanks));
+    const bool locked = lock(head.lock, node_.holder(), node_.session(), patience);
+    head.id.store(0, std::memory_order_release);
+    if (locked) unlock(head.lock);
+    left &= locked;
+  }
+  return left;
+}
+
+void ShmDevice::retire(const RetiredRing& ring, Time patience) {
+  if (is_left(ring, patience)) {
+    rings_.give_back(ring.kind, ring.bytes, ring.offset);
+  } else {
+    const std::lock_guard guard(mutex_);
+    retired_rings_.push_back(ring);
+  }
+}
+
+void ShmDevice::retire_receive_ring(const ReceiveView& view, std::uint64_t offset, Time patience) {
+  retire({RingPool::Kind::kReceive, receive_ring_bytes(view.mask + 1, view.max_sges), offset},
+         patience);
 }
 
 void ShmDevice::retire_completion_ring(const CompletionView& view, std::uint64_t offset) {
-  RingHead& head = view.ring->head;
-  const bool locked = lock(head.lock, node_.holder(), node_.session());
-  head.id.store(0, std::memory_order_release);
-  if (!locked) return;
-  unlock(head.lock);
-  rings_.give_back(RingPool::Kind::kCompletion, completion_ring_bytes(view.mask + 1), offset);
+  retire({RingPool::Kind::kCompletion, kBanks * completion_bank_bytes(view.mask + 1), offset},
+         kControlPatience);
 }
 
 void ShmDevice::reserve_region() {
@@ -322,8 +351,8 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
     PYRDMA_ASSERT(place != nullptr);
     set_relaxed(place->access, access);
     set_relaxed(place->pd, pd);
-    set_relaxed(place->segment, piece.segment);
-    set_relaxed(place->addr, reinterpret_cast<std::uint64_t>(piece.mapping->data() + piece.offset));
+    set_relaxed(place->segment, piece.segment->index);
+    set_relaxed(place->addr, reinterpret_cast<std::uint64_t>(piece.data()));
     set_relaxed(place->length, bytes);
     set_relaxed(place->offset, piece.offset);
     place->key.store(key, std::memory_order_release);
@@ -331,7 +360,7 @@ std::uint32_t ShmDevice::add_region(std::uint32_t pd, std::uint32_t access,
   }
 }
 
-void ShmDevice::remove_region(std::uint32_t key) {
+void ShmDevice::forget_region(std::uint32_t key) {
   const std::lock_guard lock(mutex_);
   RegionEntry* regions = node_.control().regions;
   for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
@@ -346,7 +375,18 @@ void ShmDevice::remove_region(std::uint32_t key) {
     break;
   }
   --region_count_;
+}
+
+// The order matters. A requester that finds the epoch unchanged after its copy has copied what the
+// region had. One that finds it changed no longer finds the key (ShmQueuePair::settle), nor the
+// file that it must drop (Peer::drop_freed_segments). Only then do the bytes go.
+void ShmDevice::remove_region(std::uint32_t key, RegionMemory::Piece piece) {
+  const std::shared_ptr<Mapping> mapping = piece.segment->mapping;
+  forget_region(key);
+  piece.segment = nullptr;
   node_.change_epoch();
+  mapping->discard(piece.offset, piece.bytes);
+  node_.own_peer().drop_freed_segments();
 }
 
 std::uint32_t ShmDevice::take_qp_number() {

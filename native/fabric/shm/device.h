@@ -39,26 +39,39 @@ class RingPool {
   std::uint64_t next_ = kRingsBegin;
 };
 
-/// RegionMemory allots memory for regions. It never uses an address twice. A request that passed
-/// its checks just before a deregistration thus meets zeros without an owner, not another region.
+/// Segment is a memory file that peers may map, in the table of the control segment. The regions
+/// within it share it. When the last has gone, its place in the table is free.
+struct Segment {
+  Segment(Control& of, std::shared_ptr<Mapping> memory, std::uint32_t at)
+      : control(of), mapping(std::move(memory)), index(at) {}
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  Control& control;
+  std::shared_ptr<Mapping> mapping;  // requests under way may keep it longer
+  std::uint32_t index;
+};
+
+/// RegionMemory allots memory for regions. It never uses an address of a file twice. A request that
+/// passed its checks just before a deregistration thus meets zeros without an owner, not another
+/// region.
 class RegionMemory {
  public:
   RegionMemory(Control& control, MappingTable& mappings) : control_(control), mappings_(mappings) {}
   struct Piece {
-    std::shared_ptr<Mapping> mapping;
-    bool is_whole = false;  // of the mapping
-    std::uint32_t segment = 0;
+    std::shared_ptr<Segment> segment;
     std::uint64_t offset = 0, bytes = 0;
+    std::byte* data() const { return segment->mapping->data() + offset; }
   };
   Piece take(std::uint64_t bytes, bool as_own_file);
-  void give_back(const Piece& piece);
 
  private:
-  std::uint32_t publish(const Mapping& mapping);
+  std::shared_ptr<Segment> create(std::uint64_t bytes);
   Control& control_;
   MappingTable& mappings_;
   std::mutex mutex_;
-  Piece arena_;  // small regions are cut from it
+  std::shared_ptr<Segment> arena_;  // small regions are cut from it
   std::uint64_t arena_used_ = 0;
 };
 
@@ -98,17 +111,19 @@ class ShmDevice final : public Device {
   RegionMemory& memory() { return memory_; }
   /// Makes a ring with its checked view; `id` is new.
   ReceiveView make_receive_ring(std::uint32_t capacity, std::uint32_t max_sges,
-                                std::uint32_t strides, std::uint64_t* offset);
+                                std::uint32_t strides, bool is_shared, std::uint64_t* offset);
   CompletionView make_completion_ring(std::uint32_t capacity, std::uint64_t* offset);
-  /// Waits for requesters that hold the ring, and turns later ones away.
-  void retire_receive_ring(const ReceiveView& view, std::uint64_t offset);
+  /// Waits for a requester that holds the ring, but not for long, and turns later ones away. The
+  /// space of the ring is used again when no requester holds it.
+  void retire_receive_ring(const ReceiveView& view, std::uint64_t offset, Time patience);
   void retire_completion_ring(const CompletionView& view, std::uint64_t offset);
   /// Counts a region before it is made. Throws Error(kExhausted).
   void reserve_region();
   void release_region();
   std::uint32_t add_region(std::uint32_t pd, std::uint32_t access, const RegionMemory::Piece& piece,
                            std::uint64_t bytes);
-  void remove_region(std::uint32_t key);
+  /// Takes the region from the table, and gives its memory back.
+  void remove_region(std::uint32_t key, RegionMemory::Piece piece);
   std::uint32_t take_qp_number();
   void give_back_qp_number(std::uint32_t qp_num);
   /// Lets DC targets find the initiator, see ShmQueuePair::is_quiet. Must precede its requests.
@@ -131,6 +146,14 @@ class ShmDevice final : public Device {
   }
 
  private:
+  struct RetiredRing {
+    RingPool::Kind kind;
+    std::uint64_t bytes, offset;
+  };
+  std::uint64_t take_ring(RingPool::Kind kind, std::uint64_t bytes);
+  void retire(const RetiredRing& ring, Time patience);
+  bool is_left(const RetiredRing& ring, Time patience);
+  void forget_region(std::uint32_t key);
   static std::uint64_t word_of(std::uint32_t qp_num, std::uint32_t position) {
     return std::uint64_t{qp_num} << 32 | position;
   }
@@ -146,6 +169,7 @@ class ShmDevice final : public Device {
   std::mutex mutex_;  // guards the tables below and in the control segment
   std::uint32_t next_pd_ = 1;
   std::uint64_t next_ring_id_ = 1;
+  std::vector<RetiredRing> retired_rings_;  // that requesters hold
   std::uint32_t region_count_ = 0;
   std::deque<std::uint32_t> free_qp_numbers_;  // oldest first, so that a number is reused late
   std::uint32_t next_qp_slot_ = 1;

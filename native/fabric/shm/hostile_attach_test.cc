@@ -94,9 +94,8 @@ class Victim {
         for (NodeId other = 0; other < 2; ++other) {
           Peer peer(a.node().session(), other, a.node().session().status(other).incarnation,
                     mappings);
-          Translation found;
-          std::uint32_t pd = 0;
-          if (peer.attach()) peer.find_region(pair_.b.region->rkey(), found, pd);
+          FoundRegion found;
+          if (peer.attach()) peer.find_region(pair_.b.region->rkey(), found);
         }
         break;
       }

@@ -25,7 +25,7 @@ void set_relaxed(Word<T>& word, T value) {
   word.store(value, std::memory_order_relaxed);
 }
 
-inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0002ULL;
+inline constexpr std::uint64_t kControlMagic = 0x70797264'6d61'0003ULL;
 
 struct ControlHeader {
   std::uint64_t magic;
@@ -35,6 +35,7 @@ struct ControlHeader {
   alignas(kCacheLine) Word<std::uint64_t> epoch;
   Word<std::uint32_t> gone;            // the node has left or was killed
   Word<std::uint32_t> initiators_end;  // the node's DC initiators have slots below it
+  Word<std::uint64_t> segments_freed;  // counts; a peer then looks for mappings to drop
 };
 
 /// SegmentEntry names a memory file of the node. Peers map it through the node's descriptor.
@@ -65,6 +66,8 @@ struct alignas(kCacheLine) QpEntry {
   Word<std::uint8_t> transport;
   Word<std::uint8_t> is_dc_target;
   Word<std::uint32_t> access, pd, receive_pd, qkey, rnr_timer_us, peer_node, peer_qpn;
+  // Packet sequence numbers: the present one, and the peer's of the time when it was connected.
+  Word<std::uint32_t> psn, peer_psn;
   Word<std::uint32_t> has_own_receives;  // 0: a shared receive queue
   Word<std::uint64_t> receives;          // offset of the ReceiveRing
   Word<std::uint64_t> receives_id;
@@ -95,6 +98,9 @@ struct RingHead {
   Word<std::uint64_t> id;
 };
 
+/// The first position of a ring that several queue pairs share.
+inline std::uint64_t first_of_shared(std::uint64_t id) { return id << 40; }
+
 struct ReceiveEntry {
   std::uint64_t wr_id;
   Sge first;  // the further ones follow all entries
@@ -103,34 +109,35 @@ struct ReceiveEntry {
 };
 static_assert(sizeof(ReceiveEntry) == 32);
 
-/// ReceiveRing holds posted receives: the owner appends, requesters take under the lock. `slots`
+/// ReceiveRing holds posted receives: the owner appends, requesters take under the lock, or claim
+/// from a ring that several queue pairs share. `slots`
 /// entries follow, and then slots * (max_sges - 1) further Sge.
 struct ReceiveRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint32_t> max_sges;
-  Word<std::uint32_t> stride_bits;                 // each receive takes 2^stride_bits messages
-  Word<std::uint64_t> taken;                       // messages
+  Word<std::uint32_t> stride_bits;  // each receive takes 2^stride_bits messages
+  // Messages. In a ring that several queue pairs share, the upper bits are the ring's id, see
+  // ReceiveTaker::claim; those of `posted`, too.
+  Word<std::uint64_t> taken;
   alignas(kCacheLine) Word<std::uint64_t> posted;  // the owner's line
   alignas(kCacheLine) ReceiveEntry entries[1];
 };
 
 /// Half a cache line: for a small send, most of the traffic between cores is completions. A reader
 /// loads each field at the width of its store. A wider load would wait until the stores had left
-/// the writer's CPU, which for a queue's own send completions is the reader's CPU.
+/// the writer's CPU, which within a node may be the reader's CPU.
 struct alignas(32) CompletionEntry {
   Word<std::uint32_t> sequence;  // low bits of position + 1 once valid; never twice in a ring
   Word<std::uint32_t> qp_num;
   Word<std::uint64_t> wr_id;
-  // A receive: its bytes; a datagram: also its stride << 16. A send-queue completion: the requests
-  // up to this position are done.
-  Word<std::uint32_t> bytes_or_position;
+  Word<std::uint32_t> bytes;  // a datagram: also its stride << 16
   Word<std::uint32_t> immediate;
   Word<std::uint32_t> source;  // sender of a datagram: node << 24 | queue pair
   Word<std::uint32_t> tags;    // CompletionTags
 };
 
-enum class CompletionKind : std::uint8_t { kReceive, kSend, kPurged };
+enum class CompletionKind : std::uint8_t { kReceive, kPurged };
 
 /// CompletionTags packs status, opcode, flags and kind of a completion into one word.
 struct CompletionTags {
@@ -141,15 +148,20 @@ static_assert(sizeof(CompletionTags) == 4);
 static_assert(sizeof(CompletionEntry) == kCacheLine / 2);
 static_assert(kMaxNodes <= 256);
 
-/// CompletionRing holds completions: producers of any node append under the lock, the owner
-/// consumes.
+/// CompletionRing holds the completions of receives: producers of any node append under the lock,
+/// the owner consumes. Those of sends never leave their node (SendCompletions).
+/// A queue has kBanks such rings. All producers use the first one, until a node is stopped while it
+/// holds the lock. A producer that has waited for long then uses the next ring from then on, so the
+/// completions of one producer are in order if an entry is taken only while all earlier rings are
+/// empty.
 struct CompletionRing {
   RingHead head;
   Word<std::uint32_t> slots;  // power of two
   Word<std::uint64_t> produced;
   Word<std::uint64_t> consumed_seen;                 // the producers' copy of `consumed`
   alignas(kCacheLine) Word<std::uint64_t> consumed;  // the owner's line
-  Word<std::uint32_t> overrun;
+  Word<std::uint32_t> overrun;                       // of the queue; in its first ring
+  Word<std::uint32_t> banks;  // further rings in use, one bit each; in the first ring
   alignas(kCacheLine) CompletionEntry entries[1];
 };
 
@@ -160,6 +172,7 @@ inline constexpr std::uint32_t kMaxDatagram = 4096;
 inline constexpr std::uint32_t kMaxStrideBits = 16;
 static_assert(kMaxDatagram + kGrhBytes < 1U << kMaxStrideBits);  // see CompletionEntry
 inline constexpr std::uint64_t kMaxMessage = 1ULL << 31;
+inline constexpr std::uint32_t kBanks = 4;
 inline constexpr std::uint32_t kMaxSegments = 4096;
 inline constexpr std::uint32_t kQpSlots = 1U << 16;
 inline constexpr std::uint32_t kRegionSlots = 1U << 17;  // at most half of them in use
@@ -180,6 +193,11 @@ inline std::uint64_t receive_ring_bytes(std::uint32_t slots, std::uint32_t max_s
 }
 inline std::uint64_t completion_ring_bytes(std::uint32_t slots) {
   return offsetof(CompletionRing, entries) + std::uint64_t{slots} * sizeof(CompletionEntry);
+}
+
+/// The distance of a queue's rings.
+inline std::uint64_t completion_bank_bytes(std::uint32_t slots) {
+  return (completion_ring_bytes(slots) + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
 inline std::uint32_t qp_slot(std::uint32_t qp_num) { return qp_num % kQpSlots; }

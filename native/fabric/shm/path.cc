@@ -12,7 +12,19 @@ constexpr std::uint32_t kMostRnrTimerUs = 655'360;
 
 }  // namespace
 
-Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
+// Both ends of a reliable connection must be as they were when they were connected. A reset gives
+// an end another packet sequence number, so a NIC takes the packets of an end that was reset alone
+// for duplicates, or for packets ahead. UC has no such check: the first packet of each message sets
+// the number again.
+bool Path::is_connected(Transport transport, NodeId self, const QpEntry& own,
+                        const QpEntry& there) const {
+  if (relaxed(there.peer_node) != self || relaxed(there.peer_qpn) != relaxed(own.qp_num))
+    return false;
+  return transport != Transport::kRc ||
+         (relaxed(there.peer_psn) == relaxed(own.psn) && relaxed(there.psn) == psn_);
+}
+
+Reach Path::refresh(Transport transport, NodeId self, const QpEntry& own) {
   epoch_ = 0;
   if (!peer_->attach()) return Reach::kGone;
   Control& control = *peer_->control();
@@ -28,10 +40,7 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   }
   if (static_cast<Transport>(relaxed(entry.transport)) != transport) return Reach::kSilent;
   if (transport == Transport::kDc && relaxed(entry.is_dc_target) == 0) return Reach::kSilent;
-  if (!is_addressed(transport) &&
-      (relaxed(entry.peer_node) != self || relaxed(entry.peer_qpn) != own_qpn)) {
-    return Reach::kSilent;
-  }
+  if (!is_addressed(transport) && !is_connected(transport, self, own, entry)) return Reach::kSilent;
   access_ = relaxed(entry.access);
   pd_ = relaxed(entry.pd);
   receive_pd_ = relaxed(entry.receive_pd);
@@ -39,17 +48,27 @@ Reach Path::refresh(Transport transport, NodeId self, std::uint32_t own_qpn) {
   rnr_timer_ = Time{std::min(relaxed(entry.rnr_timer_us), kMostRnrTimerUs)} * kMicrosecond;
   receives_ = peer_->receive_view(relaxed(entry.receives), relaxed(entry.receives_id));
   completions_ = peer_->completion_view(relaxed(entry.completions), relaxed(entry.completions_id));
+  if (bank_ != 0 && completions_.ring != nullptr) completions_ = completions_.bank(bank_);
+  has_shared_receives_ = relaxed(entry.has_own_receives) == 0;
   regions_.clear();
+  peer_->drop_freed_segments();
   epoch_ = epoch;
   return Reach::kReady;
 }
 
+bool Path::leave_bank() {
+  if (completions_.ring == nullptr || bank_ + 1 == kBanks) return false;
+  completions_ = completions_.bank(++bank_);
+  completions_.first->banks.fetch_or(1U << bank_, std::memory_order_acq_rel);
+  return true;
+}
+
 const Translation* Path::find_region(std::uint32_t key) {
-  Translation found;
-  std::uint32_t pd = 0;
-  if (!peer_->find_region(key, found, pd)) return nullptr;
-  const bool may_receive = pd == receive_pd_ && (found.rights & kLocalWrite) != 0;
-  found.rights = (pd == pd_ ? found.rights & access_ : 0) | (may_receive ? kMayReceive : 0);
+  FoundRegion found;
+  if (!peer_->find_region(key, found)) return nullptr;
+  std::uint32_t& rights = found.translation.rights;
+  const bool may_receive = found.pd == receive_pd_ && (rights & kLocalWrite) != 0;
+  rights = (found.pd == pd_ ? rights & access_ : 0) | (may_receive ? kMayReceive : 0);
   return regions_.insert(found);
 }
 
@@ -64,26 +83,27 @@ void Path::fail_responder(std::uint32_t self, const SessionBlock& session) {
   Control& control = *peer_->control();
   QpEntry& entry = control.queue_pairs[qp_slot(qpn_)];
   if (relaxed(entry.qp_num) != qpn_) return;
-  const bool own = relaxed(entry.has_own_receives) != 0;
-  enter_error(control, entry, qpn_, own ? receives_ : ReceiveView{}, completions_, self, session);
+  enter_error(control, entry);
+  // If a third node holds up the flush, the owner's next change of the state does it.
+  if (relaxed(entry.has_own_receives) != 0)
+    flush_receives(qpn_, receives_, completions_, self, session, kPatience);
 }
 
-void enter_error(Control& control, QpEntry& entry, std::uint32_t qp_num,
-                 const ReceiveView& receives, const CompletionView& completions, std::uint32_t self,
-                 const SessionBlock& session) {
+void enter_error(Control& control, QpEntry& entry) {
   // The state changes before the flush of the receives: see post_receive.
   entry.state.store(static_cast<std::uint8_t>(QpState::kError));
   control.header.epoch.fetch_add(1, std::memory_order_acq_rel);
-  flush_receives(qp_num, receives, completions, self, session);
 }
 
-void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
+bool flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
                     const CompletionView& completions, std::uint32_t self,
-                    const SessionBlock& session) {
+                    const SessionBlock& session, Time patience) {
   ReceiveTaker taker;
-  if (!taker.open(receives, self, session)) return;
+  if (const Opened opened = taker.open(receives, self, session, patience); opened != Opened::kYes)
+    return opened == Opened::kGone;
   CompletionWriter writer;
-  if (writer.open(completions, self, session)) {
+  const Opened opened = writer.open(completions, self, session, patience);
+  if (opened == Opened::kYes) {
     TakenReceive receive;
     for (std::uint32_t n = 0; n <= receives.mask && taker.peek(receive); ++n) {
       taker.take_whole();
@@ -91,11 +111,12 @@ void flush_receives(std::uint32_t qp_num, const ReceiveView& receives,
       flushed.wr_id = receive.wr_id;
       flushed.status = Status::kFlushed;
       flushed.qp_num = qp_num;
-      if (!writer.push(flushed, CompletionKind::kReceive, 0)) break;
+      if (!writer.push(flushed)) break;
     }
     writer.close();
   }
   taker.close();
+  return opened != Opened::kBusy;
 }
 
 }  // namespace pyrdma::fabric::shm

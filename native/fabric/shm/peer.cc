@@ -59,6 +59,7 @@ std::shared_ptr<Mapping> Peer::segment(std::uint32_t index) {
   if (index >= kMaxSegments) return nullptr;
   const SegmentEntry& entry = control()->segments[index];
   const std::uint64_t inode = entry.inode.load(std::memory_order_acquire);
+  std::shared_ptr<Mapping> former;  // unmapped without the lock
   const std::lock_guard lock(mutex_);
   if (segments_.size() <= index) segments_.resize(index + 1);
   MappedSegment& mapped = segments_[index];
@@ -66,33 +67,53 @@ std::shared_ptr<Mapping> Peer::segment(std::uint32_t index) {
   auto fresh =
       mappings_.open(pid_, static_cast<int>(relaxed(entry.descriptor)), inode, relaxed(entry.size));
   if (!fresh) return nullptr;
-  if (mapped.mapping) retired_.push_back(std::move(mapped.mapping));
+  former = std::move(mapped.mapping);
   mapped = {inode, fresh};
   return fresh;
 }
 
-bool Peer::find_region(std::uint32_t key, Translation& found, std::uint32_t& pd) {
-  if (key < kFirstKey) return false;
-  RegionEntry* regions = control()->regions;
+void Peer::drop_freed_segments() {
+  const std::uint64_t freed = control()->header.segments_freed.load(std::memory_order_acquire);
+  if (freed == freed_seen_.load(std::memory_order_relaxed)) return;
+  std::vector<std::shared_ptr<Mapping>> dropped;  // unmapped without the lock
+  const std::lock_guard lock(mutex_);
+  freed_seen_.store(freed, std::memory_order_relaxed);
+  for (std::uint32_t index = 0; index < segments_.size(); ++index) {
+    MappedSegment& mapped = segments_[index];
+    if (mapped.mapping && relaxed(control()->segments[index].inode) != mapped.inode)
+      dropped.push_back(std::move(mapped.mapping));
+  }
+}
+
+const RegionEntry* Peer::region_entry(std::uint32_t key) const {
+  if (key < kFirstKey) return nullptr;
+  const RegionEntry* regions = control()->regions;
   for (std::uint32_t probe = 0; probe < kRegionSlots; ++probe) {
     const RegionEntry& entry = regions[(region_slot(key) + probe) % kRegionSlots];
     const std::uint32_t seen = entry.key.load(std::memory_order_acquire);
-    if (seen == kFreeKey) return false;
-    if (seen != key) continue;
-    found.key = key;
-    found.rights = relaxed(entry.access) & (kAllAccess | kRelaxedOrdering);
-    pd = relaxed(entry.pd);
-    found.addr = relaxed(entry.addr);
-    found.length = relaxed(entry.length);
-    const std::uint64_t offset = relaxed(entry.offset);
-    const std::shared_ptr<Mapping> memory = segment(relaxed(entry.segment));
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (!memory || relaxed(entry.key) != key) return false;
-    if (offset > memory->size() || found.length > memory->size() - offset) return false;
-    found.data = memory->data() + offset;
-    return true;
+    if (seen == key) return &entry;
+    if (seen == kFreeKey) return nullptr;
   }
-  return false;
+  return nullptr;
+}
+
+bool Peer::find_region(std::uint32_t key, FoundRegion& found) {
+  drop_freed_segments();
+  const RegionEntry* entry = region_entry(key);
+  if (entry == nullptr) return false;
+  Translation& region = found.translation;
+  region.key = key;
+  region.rights = relaxed(entry->access) & (kAllAccess | kRelaxedOrdering);
+  region.addr = relaxed(entry->addr);
+  region.length = relaxed(entry->length);
+  found.pd = relaxed(entry->pd);
+  const std::uint64_t offset = relaxed(entry->offset);
+  found.memory = segment(relaxed(entry->segment));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!found.memory || relaxed(entry->key) != key) return false;
+  if (offset > found.memory->size() || region.length > found.memory->size() - offset) return false;
+  region.data = found.memory->data() + offset;
+  return true;
 }
 
 ReceiveView Peer::receive_view(std::uint64_t offset, std::uint64_t id) const {
@@ -120,8 +141,9 @@ CompletionView Peer::completion_view(std::uint64_t offset, std::uint64_t id) con
   const std::uint32_t slots = relaxed(ring->slots);
   const std::uint32_t capacity = relaxed(ring->head.capacity);
   const bool sound = slots != 0 && (slots & (slots - 1)) == 0 && slots <= kMaxQueueEntries &&
-                     capacity <= slots && completion_ring_bytes(slots) <= kControlBytes - offset;
-  if (sound) view = {ring, id, slots - 1, capacity};
+                     capacity <= slots &&
+                     kBanks * completion_bank_bytes(slots) <= kControlBytes - offset;
+  if (sound) view = {ring, ring, id, slots - 1, capacity};
   return view;
 }
 

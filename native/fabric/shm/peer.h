@@ -1,7 +1,9 @@
 // Peer is the view of another node (or of this one): its control segment and the memory of its
-// regions. It maps them on first use and keeps them while a requester holds the peer, because
-// requesters have raw pointers into the mappings. A restarted node is another peer.
+// regions. It maps them on first use, and drops the files that the node has given up. A requester
+// has raw pointers into mappings, so its KeyCache keeps them mapped. A restarted node is another
+// peer.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -35,26 +37,38 @@ struct Translation {
 inline constexpr std::uint32_t kMayGather = 1U << 30;   // its owner may send from it
 inline constexpr std::uint32_t kMayReceive = 1U << 31;  // sends may land in it
 
+/// A region that a peer has found, and the mapping that it lies in.
+struct FoundRegion {
+  Translation translation;
+  std::uint32_t pd = 0;
+  std::shared_ptr<Mapping> memory;
+};
+
 /// A direct-mapped cache. One queue pair owns it, and clears it when the region's node changes its
-/// epoch.
+/// epoch. The memory of everything inserted stays mapped until then, also that of an entry that has
+/// lost its place: a request may still copy from it.
 class KeyCache {
  public:
   const Translation* find(std::uint32_t key) const {
     const Translation& entry = entries_[key % kEntries];
     return entry.key == key && key >= kFirstKey ? &entry : nullptr;
   }
-  const Translation* insert(const Translation& translation) {
-    Translation& entry = entries_[translation.key % kEntries];
-    entry = translation;
+  const Translation* insert(const FoundRegion& found) {
+    if (std::find(memory_.rbegin(), memory_.rend(), found.memory) == memory_.rend())
+      memory_.push_back(found.memory);
+    Translation& entry = entries_[found.translation.key % kEntries];
+    entry = found.translation;
     return &entry;
   }
   void clear() {
     for (Translation& entry : entries_) entry.key = kFreeKey;
+    memory_.clear();
   }
 
  private:
   static constexpr std::size_t kEntries = 32;
   std::array<Translation, kEntries> entries_;
+  std::vector<std::shared_ptr<Mapping>> memory_;  // each once
 };
 
 /// A view of a peer's ring holds its checked description: all indices stay inside, whatever the
@@ -75,11 +89,18 @@ struct ReceiveView {
 
 struct CompletionView {
   CompletionRing* ring = nullptr;
+  CompletionRing* first = nullptr;  // of the queue's rings
   std::uint64_t id = 0;
   std::uint32_t mask = 0;
   std::uint32_t capacity = 0;
 
   CompletionEntry& entry(std::uint64_t position) const { return ring->entries[position & mask]; }
+  CompletionView bank(std::uint32_t number) const {
+    CompletionView view = *this;
+    view.ring = reinterpret_cast<CompletionRing*>(reinterpret_cast<std::byte*>(first) +
+                                                  number * completion_bank_bytes(mask + 1));
+    return view;
+  }
 };
 
 class Peer {
@@ -97,9 +118,13 @@ class Peer {
   /// Tells all requesters of this process that the node is gone.
   void mark_gone();
 
-  /// Finds a region by key and maps its memory. Returns false for an unknown key. `rights` are the
-  /// rights of the region, `pd` is its domain.
-  bool find_region(std::uint32_t key, Translation& found, std::uint32_t& pd);
+  /// Finds a region by key and maps its memory. Returns false for an unknown key. The translation's
+  /// rights are those of the region.
+  bool find_region(std::uint32_t key, FoundRegion& found);
+  bool has_region(std::uint32_t key) const { return region_entry(key) != nullptr; }
+  /// Unmaps the files that the node has given up, unless a requester uses them. Costs two loads
+  /// when there are none. Any thread may call it.
+  void drop_freed_segments();
   ReceiveView receive_view(std::uint64_t offset, std::uint64_t id) const;
   CompletionView completion_view(std::uint64_t offset, std::uint64_t id) const;
 
@@ -108,6 +133,7 @@ class Peer {
     std::uint64_t inode = 0;
     std::shared_ptr<Mapping> mapping;
   };
+  const RegionEntry* region_entry(std::uint32_t key) const;
   std::shared_ptr<Mapping> segment(std::uint32_t index);
   /// Attached, and still this incarnation.
   bool is_present() const;
@@ -121,7 +147,7 @@ class Peer {
   int pid_ = 0;
   std::shared_ptr<Mapping> control_mapping_;
   std::vector<MappedSegment> segments_;
-  std::vector<std::shared_ptr<Mapping>> retired_;  // requesters may still hold pointers into them
+  std::atomic<std::uint64_t> freed_seen_{0};
 };
 
 }  // namespace pyrdma::fabric::shm

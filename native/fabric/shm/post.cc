@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::uint32_t kSimple = bit(Opcode::kWrite) | kReturning;
 
-constexpr std::uint64_t kReceivesAhead = 6;
-
 }  // namespace
 
 // Polls make room.
@@ -58,17 +56,17 @@ inline std::uint64_t execute_atomic(const WorkRequest& request, std::byte* at) {
 }
 
 // Executes a write, read or atomic of one buffer through recently used regions: most requests are
-// such. Returns false for any other or faulty request; execute() then handles it.
-inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path) {
+// such. Refuses any other or faulty request.
+template <bool kLooksBefore>
+inline ShmQueuePair::Simple ShmQueuePair::execute_simple(const WorkRequest& request, Path& path) {
   if (!is_one_of(request.opcode, kSimple & allowed_) || request.sge_count != 1 ||
-      request.sges == nullptr || epoch_.load(std::memory_order_acquire) != local_epoch_ ||
-      !path.is_current()) [[unlikely]] {
-    return false;
+      request.sges == nullptr || (kLooksBefore && !is_known(path))) [[unlikely]] {
+    return Simple::kNot;
   }
   const Sge& sge = *request.sges;
   const Translation* remote = path.known_region(request.rkey);
   if (remote == nullptr) [[unlikely]]
-    return false;
+    return Simple::kNot;
   const bool is_write = request.opcode == Opcode::kWrite;
   const bool is_read = request.opcode == Opcode::kRead;
   const std::uint32_t right = is_write ? kRemoteWrite : is_read ? kRemoteRead : kRemoteAtomic;
@@ -76,13 +74,13 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path)
   std::byte* here = nullptr;
   if ((request.flags & kInline) != 0) {
     if (!is_write || sge.length > options_.max_inline) [[unlikely]]
-      return false;
+      return Simple::kNot;
     here = reinterpret_cast<std::byte*>(sge.addr);
   } else if (const Translation* local = local_regions_.find(sge.lkey)) [[likely]] {
     here = local->find(sge.addr, sge.length, is_write ? kMayGather : kMayGather | kLocalWrite);
   }
   if (here == nullptr || there == nullptr || sge.length > kMaxMessage) [[unlikely]]
-    return false;
+    return Simple::kNot;
   if (is_write) {
     copy_out(there, here, sge.length);
     stores_drained_ = false;
@@ -91,12 +89,32 @@ inline bool ShmQueuePair::execute_simple(const WorkRequest& request, Path& path)
     copy_in(here, there, sge.length);
   } else {
     if (sge.length != 8 || request.remote_addr % 8 != 0) [[unlikely]]
-      return false;
+      return Simple::kNot;
     const std::uint64_t old = execute_atomic(request, there);
     copy_out(here, reinterpret_cast<const std::byte*>(&old), sizeof old);
 #if defined(__x86_64__)
     stores_drained_ = true;  // the locked instruction drained them
 #endif
+  }
+  return is_settled(path) ? Simple::kDone : Simple::kLate;
+}
+
+// Decides about a request that has been executed while an epoch changed: it failed if one of its
+// regions is gone, because the bytes may be zeros of a file without an owner. It is not executed
+// again: the peer may have seen it already.
+Outcome ShmQueuePair::settle(const WorkRequest& request, Path& path, Batch& batch) {
+  if (!has_local_regions(request)) return Outcome::kLocalProtection;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
+  if (bytes == 0 || path.has_region(request.rkey)) return Outcome::kDone;
+  return remote_fault(Outcome::kRemoteAccess, path, batch);
+}
+
+bool ShmQueuePair::has_local_regions(const WorkRequest& request) const {
+  if ((request.flags & kInline) != 0) return true;
+  for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+    const Sge& sge = request.sges[i];
+    if (sge.length != 0 && !node_.own_peer().has_region(sge.lkey)) return false;
   }
   return true;
 }
@@ -128,12 +146,18 @@ template <bool kIsDynamic>
 inline PostResult ShmQueuePair::post_simple(std::span<const WorkRequest> requests) {
   const AtWork at_work(entry_);
   std::uint32_t done = 0;
+  // Of a connection, the look at the epochs after a request serves the next one, too.
+  if (!kIsDynamic && !is_known(path_)) [[unlikely]]
+    return post_now(requests, 0);
   for (const WorkRequest& request : requests) {
     const bool signaled = (request.flags & kSignaled) != 0;
     if ((signaled && done + 1 != requests.size()) || !has_room()) return post_now(requests, done);
     Path* path = &path_;
     if constexpr (kIsDynamic) path = known_target(request);
-    if (path == nullptr || !execute_simple(request, *path)) return post_now(requests, done);
+    const Simple simple =
+        path == nullptr ? Simple::kNot : execute_simple<kIsDynamic>(request, *path);
+    if (simple != Simple::kDone) [[unlikely]]
+      return post_now(requests, done, simple == Simple::kLate);
     use_room();
     ++done;
     if (signaled) complete_last(request);
@@ -143,14 +167,14 @@ inline PostResult ShmQueuePair::post_simple(std::span<const WorkRequest> request
 
 // Most posts owe one completion, for their last request.
 inline void ShmQueuePair::complete_last(const WorkRequest& request) {
-  CompletionWriter writer;
-  if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
-  writer.push_send(request.wr_id, request.opcode, qp_num_, posted_);
-  writer.close();
+  const SendCompletion done{request.wr_id, posted_, request.opcode, Status::kSuccess};
+  if (!send_queue_.push(&done, 1, qp_num_)) [[unlikely]]
+    lose_completion(false);
 }
 
-PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin) {
-  Batch batch(*this);
+PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::uint32_t begin,
+                                  bool is_first_late) {
+  Batch batch(*this, Batch::Of::kPost);
   const bool is_datagram = options_.transport == Transport::kUd;
   const bool is_dynamic = options_.transport == Transport::kDc;
   for (std::uint32_t i = begin; i < requests.size(); ++i) {
@@ -162,13 +186,19 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
     if (!has_room()) [[unlikely]]
       return {i, PostError::kQueueFull};
     Path* const path = is_dynamic ? known_target(request) : is_datagram ? nullptr : &path_;
-    if (path != nullptr && execute_simple(request, *path)) {
+    Simple simple = Simple::kNot;
+    if (is_first_late && i == begin) [[unlikely]]
+      simple = Simple::kLate;
+    else if (path != nullptr)
+      simple = execute_simple<true>(request, *path);
+    if (simple == Simple::kDone) {
       use_room();
     } else {
       if (!may_post(request)) [[unlikely]]
         return {i, PostError::kInvalid};
       use_room();
-      const Outcome outcome = execute(request, batch);
+      const Outcome outcome =
+          simple == Simple::kLate ? settle(request, *path, batch) : execute(request, batch);
       if (outcome != Outcome::kDone) [[unlikely]]
         return post_broken(requests, i, outcome, batch);
     }
@@ -180,16 +210,15 @@ PostResult ShmQueuePair::post_now(std::span<const WorkRequest> requests, std::ui
 PostResult ShmQueuePair::post_broken(std::span<const WorkRequest> requests, std::uint32_t at,
                                      Outcome outcome, Batch& batch) {
   batch.finish();
-  lock_waiting();
-  if (must_wait(outcome)) {
+  const WaitingLock lock(*this);
+  wait_reason_ = Outcome::kDone;  // of a request that waited before
+  if (must_wait(outcome) && !wait_over(outcome, node_.env().now())) {
     keep(requests[at], posted_);
-    begin_waiting(outcome, node_.env().now());
+    begin_waiting();
   } else {
     fail(requests[at].wr_id, outcome, posted_);
   }
-  const PostResult result = append(requests, at + 1);
-  unlock_waiting();
-  return result;
+  return append(requests, at + 1);
 }
 
 // Accepts requests that cannot start now: those after waiting requests, or on a queue pair in
@@ -201,7 +230,7 @@ PostResult ShmQueuePair::append(std::span<const WorkRequest> requests, std::uint
     if (!may_post(request)) return {accepted, PostError::kInvalid};
     use_room();
     if (waiting_.empty())
-      complete(request.wr_id, Status::kFlushed, posted_);
+      complete({request.wr_id, posted_, request.opcode, Status::kFlushed});
     else
       keep(request, posted_);
   }
@@ -235,17 +264,10 @@ Outcome ShmQueuePair::gather(const WorkRequest& request, std::uint32_t rights, P
 }
 
 const Translation* ShmQueuePair::find_local(std::uint32_t key) {
-  Translation found;
-  std::uint32_t pd = 0;
-  if (!node_.own_peer().find_region(key, found, pd) || pd != pd_) return nullptr;
-  found.rights |= kMayGather;
+  FoundRegion found;
+  if (!node_.own_peer().find_region(key, found) || found.pd != pd_) return nullptr;
+  found.translation.rights |= kMayGather;
   return local_regions_.insert(found);
-}
-
-inline std::byte* remote_bytes(const WorkRequest& request, std::uint64_t bytes, std::uint32_t right,
-                               Path& path) {
-  const Translation* region = path.region(request.rkey);
-  return region == nullptr ? nullptr : region->find(request.remote_addr, bytes, right);
 }
 
 Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
@@ -272,36 +294,33 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
     return reached == Reach::kGone ? Outcome::kUnreachable : Outcome::kSilent;
   }
   switch (request.opcode) {
-    case Opcode::kWrite:
-    case Opcode::kWriteImm: {
-      std::byte* to = nullptr;
-      if (pieces.bytes != 0) {  // a NIC does not check an empty write
-        to = remote_bytes(request, pieces.bytes, kRemoteWrite, path);
-        if (to == nullptr) [[unlikely]]
-          return remote_fault(Outcome::kRemoteAccess, path, batch);
-      }
-      if (request.opcode == Opcode::kWriteImm) return deliver(request, pieces, to, path, batch);
+    case Opcode::kWrite: {
+      if (pieces.bytes == 0) return Outcome::kDone;  // a NIC does not check an empty write
+      std::byte* to = path.find(request.rkey, request.remote_addr, pieces.bytes, kRemoteWrite);
+      if (to == nullptr) [[unlikely]]
+        return remote_fault(Outcome::kRemoteAccess, path, batch);
       for (std::uint32_t i = 0; i < pieces.count; to += pieces.at[i++].length) {
         copy_out(to, pieces.at[i].data, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     case Opcode::kRead: {
       if (pieces.bytes == 0) return Outcome::kDone;
-      const std::byte* from = remote_bytes(request, pieces.bytes, kRemoteRead, path);
+      const std::byte* from =
+          path.find(request.rkey, request.remote_addr, pieces.bytes, kRemoteRead);
       if (from == nullptr) [[unlikely]]
         return remote_fault(Outcome::kRemoteAccess, path, batch);
       std::atomic_thread_fence(std::memory_order_seq_cst);  // see drain_stores
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_in(pieces.at[i].data, from, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     case Opcode::kCompareSwap:
     case Opcode::kFetchAdd: {
       if (request.remote_addr % 8 != 0) [[unlikely]]
         return remote_fault(Outcome::kRemoteInvalidRequest, path, batch);
-      std::byte* word = remote_bytes(request, 8, kRemoteAtomic, path);
+      std::byte* word = path.find(request.rkey, request.remote_addr, 8, kRemoteAtomic);
       if (word == nullptr) [[unlikely]]
         return remote_fault(Outcome::kRemoteAccess, path, batch);
       const std::uint64_t old = execute_atomic(request, word);
@@ -309,16 +328,18 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
       for (std::uint32_t i = 0; i < pieces.count; from += pieces.at[i++].length) {
         copy_out(pieces.at[i].data, from, pieces.at[i].length);
       }
-      return Outcome::kDone;
+      break;
     }
     default:
-      return deliver(request, pieces, nullptr, path, batch);
+      return deliver(request, pieces, path, batch);
   }
+  return is_settled(path) ? Outcome::kDone : settle(request, path, batch);
 }
 
 // Handles a failed check at the responder: RC reports it to both sides, DC to the initiator only,
 // and UC drops the request.
 Outcome ShmQueuePair::remote_fault(Outcome fault, Path& path, Batch& batch) {
+  has_taken_ = false;
   if (!is_reliable(options_.transport)) return Outcome::kDone;
   if (options_.transport == Transport::kRc) fail_responder(path, batch);
   return fault;
@@ -327,92 +348,6 @@ Outcome ShmQueuePair::remote_fault(Outcome fault, Path& path, Batch& batch) {
 void ShmQueuePair::fail_responder(Path& path, Batch& batch) {
   batch.close();
   path.fail_responder(node_.holder(), node_.session());
-}
-
-// Delivers a send into the oldest posted receive. With `write_to`, delivers a write that takes a
-// receive for its immediate.
-Outcome ShmQueuePair::deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to,
-                              Path& path, Batch& batch) {
-  const bool is_send = is_one_of(request.opcode, kSends);
-  const bool reliable = is_reliable(options_.transport);
-  if (!batch.open(path)) [[unlikely]]
-    return reliable ? Outcome::kSilent : Outcome::kDone;
-  if (!batch.taker().peek(receive_)) [[unlikely]] {
-    rnr_timer_ = path.rnr_timer();
-    return reliable ? Outcome::kNoReceive : Outcome::kDone;
-  }
-  prefetch_receive(path, batch);
-  Completion completion;
-  completion.wr_id = receive_.wr_id;
-  completion.qp_num = path.qpn();
-  if (!is_send) {
-    for (std::uint32_t i = 0; i < pieces.count; write_to += pieces.at[i++].length) {
-      copy_out(write_to, pieces.at[i].data, pieces.at[i].length);
-    }
-  } else if (const Status status = scatter(pieces, path); status != Status::kSuccess) [[unlikely]] {
-    completion.status = status;
-    batch.taker().take_whole();
-    const bool has_overrun = !batch.writer().push(completion, CompletionKind::kReceive, 0);
-    // A DC target serves other initiators, too, so it stays in service.
-    if (options_.transport != Transport::kDc || has_overrun) fail_responder(path, batch);
-    if (!reliable) return Outcome::kDone;
-    return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest
-                                          : Outcome::kRemoteOperation;
-  }
-  completion.opcode = is_send ? Opcode::kReceive : Opcode::kReceiveWriteImm;
-  completion.byte_count = static_cast<std::uint32_t>(pieces.bytes);
-  if (request.opcode == Opcode::kSendImm || request.opcode == Opcode::kWriteImm) {
-    completion.flags = kHasImmediate;
-    completion.immediate = request.immediate;
-  }
-  if (options_.transport == Transport::kUd) {
-    completion.flags = static_cast<std::uint8_t>(completion.flags | kHasGrh);
-    completion.source_qpn = qp_num_;
-    completion.source_node = node_.self();
-    completion.stride = receive_.stride;
-  }
-  batch.taker().take();
-  // A receiver whose queue has overrun answers no more.
-  if (!batch.writer().push(completion, CompletionKind::kReceive, 0)) [[unlikely]]
-    fail_responder(path, batch);
-  return Outcome::kDone;
-}
-
-// Fetches the lines of a later receive's buffer in time, because they lie in the receiver's cache.
-inline void ShmQueuePair::prefetch_receive(const Path& path, Batch& batch) {
-  const Sge later = batch.taker().ahead(kReceivesAhead);
-  const Translation* region = path.known_region(later.lkey);
-  const std::byte* to = region == nullptr ? nullptr : region->find(later.addr, 1, kMayReceive);
-  if (to != nullptr) fetch_to_write(to);
-}
-
-// Copies the pieces into the taken receive's buffers, and checks the peer's keys and lengths.
-Status ShmQueuePair::scatter(const Pieces& pieces, Path& path) {
-  std::uint64_t room = 0;
-  for (std::uint32_t i = 0; i < receive_.sge_count; ++i) room += receive_.sges[i].length;
-  if (room < pieces.bytes) return Status::kLocalLength;
-  std::uint32_t target = 0;
-  std::uint32_t filled = 0;  // bytes of the target
-  for (std::uint32_t i = 0; i < pieces.count; ++i) {
-    Piece piece = pieces.at[i];
-    while (piece.length != 0) {
-      const Sge& sge = receive_.sges[target];
-      if (filled == sge.length) {
-        ++target;
-        filled = 0;
-        continue;
-      }
-      const Translation* region = path.region(sge.lkey);
-      std::byte* to = region == nullptr ? nullptr : region->find(sge.addr, sge.length, kMayReceive);
-      if (to == nullptr) return Status::kLocalProtection;
-      const std::uint32_t bytes = std::min(piece.length, sge.length - filled);
-      copy_out(to + filled, piece.data, bytes);
-      filled += bytes;
-      piece.data += bytes;
-      piece.length -= bytes;
-    }
-  }
-  return Status::kSuccess;
 }
 
 }  // namespace pyrdma::fabric::shm

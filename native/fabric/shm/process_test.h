@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -102,6 +103,15 @@ struct Objects {
   std::string self, peer;
   RemoteRegion remote;
 };
+
+/// Counts the memory files that this process has mapped.
+inline std::size_t mapped_segments() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);)
+    count += line.find("memfd:pyrdma") != std::string::npos ? 1 : 0;
+  return count;
+}
 
 inline std::string role(const std::string& what, const Session& session, NodeId node) {
   return what + " " + session.name() + " " + session.token() + " " + std::to_string(node);

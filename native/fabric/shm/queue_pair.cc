@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -23,6 +24,7 @@ Status status_of(Outcome outcome) {
     case Outcome::kNoReceive:
       return Status::kRnrRetryExceeded;
     case Outcome::kSilent:
+    case Outcome::kBusy:
     case Outcome::kUnreachable:
       return Status::kRetryExceeded;
     case Outcome::kLocalLength:
@@ -55,13 +57,13 @@ ShmQueuePair::ShmQueuePair(ShmDevice& device, std::uint32_t pd, ShmCompletionQue
       send_queue_(send_queue),
       receive_queue_(receive_queue),
       shared_(shared) {
-  fill_random(&psn_, sizeof psn_);
-  psn_ &= 0xffffff;
+  draw_psn();
   if (shared == nullptr) {
     try {
-      receives_ = ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
-                                                         options.receive_strides, &ring_offset_),
-                                options.receive_entries);
+      receives_ =
+          ReceivePoster(device.make_receive_ring(options.receive_entries, options.max_sges,
+                                                 options.receive_strides, false, &ring_offset_),
+                        options.receive_entries);
     } catch (...) {
       device.give_back_qp_number(qp_num_);
       throw;
@@ -94,11 +96,11 @@ ShmQueuePair::~ShmQueuePair() {
   node_.change_epoch();
   node_.waiting().remove(*this);
   if (shared_ == nullptr)
-    device_.retire_receive_ring(receives_.view(), ring_offset_);
-  else
+    device_.retire_receive_ring(receives_.view(), ring_offset_, control_patience());
+  else if (options_.transport == Transport::kUd)
     await_deliveries();
-  send_queue_.purge(qp_num_);
-  receive_queue_.purge(qp_num_);
+  send_queue_.purge_sends(qp_num_);
+  receive_queue_.purge(qp_num_, only_peer());
   device_.give_back_qp_number(qp_num_);
 }
 
@@ -118,13 +120,23 @@ PostResult ShmQueuePair::post_receive(std::span<const ReceiveRequest> requests) 
   // The thread that sets kError flushes the receives posted so far; this function flushes later
   // ones.
   if (entry_.state.load() == static_cast<std::uint8_t>(QpState::kError)) [[unlikely]] {
-    flush_receives(qp_num_, receives_.view(), receive_queue_.view(), node_.holder(),
-                   node_.session());
+    const WaitingLock lock(*this);
+    flush_own_receives(kPatience);
   }
   return result;
 }
 
 // ---- states ----
+
+// Draws another packet sequence number than the last.
+void ShmQueuePair::draw_psn() {
+  const std::uint32_t last = psn_;
+  do {
+    fill_random(&psn_, sizeof psn_);
+    psn_ &= 0xffffff;
+  } while (psn_ == last);
+  set_relaxed(entry_.psn, psn_);
+}
 
 void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
   const QpState from = state();
@@ -135,26 +147,44 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
                   "connecting needs the address of a peer; give a node below " +
                       std::to_string(node_.nodes()));
     }
-    path_.aim(node_.peer(peer->node), peer->qp_num);
+    path_.aim(node_.peer(peer->node), peer->qp_num, peer->psn & 0xffffff);
     set_relaxed(entry_.peer_node, peer->node);
     set_relaxed(entry_.peer_qpn, peer->qp_num);
+    set_relaxed(entry_.peer_psn, peer->psn & 0xffffff);
   }
   if (next != QpState::kError && next != QpState::kReset) {
     entry_.state.store(static_cast<std::uint8_t>(next), std::memory_order_release);
     return;
   }
-  lock_waiting();
-  enter_own_error();
-  if (shared_ != nullptr) await_deliveries();
+  const WaitingLock lock(*this);
+  enter_own_error(control_patience());
+  if (shared_ != nullptr && options_.transport == Transport::kUd) await_deliveries();
   flush_waiting();
   if (next == QpState::kReset) {
-    send_queue_.purge(qp_num_);
-    receive_queue_.purge(qp_num_);
+    send_queue_.purge_sends(qp_num_);
+    receive_queue_.purge(qp_num_, only_peer());
+    if (flush_pending_) replace_receives();
     reset_at_ = posted_;
     room_ = 0;
+    draw_psn();
     entry_.state.store(static_cast<std::uint8_t>(QpState::kReset), std::memory_order_release);
   }
-  unlock_waiting();
+}
+
+// The peer may be stopped within a send, and then hold the ring. A queue pair that is reset has
+// other receives, so it takes another ring, and the old one is used again when the peer has left
+// it.
+void ShmQueuePair::replace_receives() {
+  const ReceiveView old = receives_.view();
+  std::uint64_t offset = 0;
+  receives_ = ReceivePoster(device_.make_receive_ring(options_.receive_entries, options_.max_sges,
+                                                      options_.receive_strides, false, &offset),
+                            options_.receive_entries);
+  device_.retire_receive_ring(old, ring_offset_, 0);
+  ring_offset_ = offset;
+  set_relaxed(entry_.receives, offset);
+  set_relaxed(entry_.receives_id, receives_.view().id);
+  flush_pending_ = false;
 }
 
 bool ShmQueuePair::is_quiet() const {
@@ -167,27 +197,66 @@ bool ShmQueuePair::is_quiet() const {
   return true;
 }
 
-// Returns when no peer delivers from the shared queue to this queue pair. No peer begins to,
-// because the queue pair is out of service.
+// Returns when no peer delivers datagrams from the shared queue to this queue pair. No peer begins
+// to, because the queue pair is out of service. Peers of other transports say themselves that they
+// are at work.
 void ShmQueuePair::await_deliveries() {
   ReceiveTaker last;
-  if (last.open(shared_->view(), node_.holder(), node_.session())) last.close();
+  if (last.open(shared_->view(), node_.holder(), node_.session(), kLockTimeout) == Opened::kYes)
+    last.close();
 }
 
-void ShmQueuePair::enter_own_error() {
-  enter_error(node_.control(), entry_, qp_num_, receives_.view(), receive_queue_.view(),
-              node_.holder(), node_.session());
+// The caller has locked the waiting requests.
+void ShmQueuePair::enter_own_error(Time patience) {
+  enter_error(node_.control(), entry_);
+  flush_own_receives(patience);
 }
 
-void ShmQueuePair::complete(std::uint64_t wr_id, Status status, std::uint32_t position) {
-  CompletionWriter writer;
-  if (!writer.open(send_queue_.view(), node_.holder(), node_.session())) return;
-  Completion completion;
-  completion.wr_id = wr_id;
-  completion.status = status;
-  completion.qp_num = qp_num_;
-  writer.push(completion, CompletionKind::kSend, position);
-  writer.close();
+// A flush that a peer holds up waits in the list, so that nobody waits for the peer.
+bool ShmQueuePair::flush_own_receives(Time patience) {
+  const Time now = node_.env().now();
+  if (!flush_pending_) flush_since_ = now;
+  const auto flush = [&](std::uint32_t bank) {
+    return flush_receives(qp_num_, receives_.view(), receive_queue_.view().bank(bank),
+                          node_.holder(), node_.session(), patience);
+  };
+  // Behind all earlier completions of the queue pair, which may be in the last ring in use.
+  Word<std::uint32_t>& banks = receive_queue_.view().first->banks;
+  const std::uint32_t used = (relaxed(banks) | 1U) & ((1U << kBanks) - 1);
+  const auto last = static_cast<std::uint32_t>(std::bit_width(used)) - 1;
+  flush_pending_ = !flush(last);
+  if (flush_pending_ && now >= flush_since_ + kControlPatience && last + 1 < kBanks) {
+    banks.fetch_or(1U << (last + 1), std::memory_order_acq_rel);
+    flush_pending_ = !flush(last + 1);
+    flush_since_ = now;
+  }
+  if (flush_pending_) list();
+  return !flush_pending_;
+}
+
+void ShmQueuePair::list() {
+  if (listed_) return;
+  listed_ = true;
+  node_.waiting().add(*this);
+  node_.wake_monitor();
+}
+
+// The caller has locked the waiting requests.
+void ShmQueuePair::complete(const SendCompletion& completion) {
+  if (send_queue_.push(&completion, 1, qp_num_)) [[likely]]
+    return;
+  if (state() != QpState::kError) enter_own_error(kPatience);
+}
+
+void ShmQueuePair::complete(const Waiting& waited, Status status) {
+  complete({waited.request.wr_id, waited.position, waited.request.opcode, status});
+}
+
+// The completion has found its queue full or overrun.
+void ShmQueuePair::lose_completion(bool has_locked) {
+  if (!has_locked) lock_waiting();
+  if (state() != QpState::kError) enter_own_error(kPatience);
+  if (!has_locked) unlock_waiting();
 }
 
 void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position) {
@@ -197,8 +266,9 @@ void ShmQueuePair::fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t posi
   auto sending = static_cast<std::uint8_t>(QpState::kReadyToSend);
   entry_.state.compare_exchange_strong(
       sending, static_cast<std::uint8_t>(reliable ? QpState::kError : QpState::kSendQueueError));
-  complete(wr_id, status_of(outcome), position);
-  if (reliable) enter_own_error();
+  has_taken_ = false;
+  complete({wr_id, position, Opcode::kWrite, status_of(outcome)});
+  if (reliable) enter_own_error(kPatience);
 }
 
 // ---- waiting ----
@@ -212,17 +282,14 @@ PostResult ShmQueuePair::post_slow(std::span<const WorkRequest> requests) {
   if (now == QpState::kReset || now == QpState::kInit || now == QpState::kReadyToReceive) {
     return {0, PostError::kInvalidState};
   }
-  lock_waiting();
-  retry_locked(node_.env().now());
-  if (waiting_.empty() && state() == QpState::kReadyToSend) {
-    unlock_waiting();
-    stores_drained_ = false;
-    const AtWork at_work(entry_);
-    return post_now(requests, 0);
+  {
+    const WaitingLock lock(*this);
+    retry_locked(node_.env().now());
+    if (!waiting_.empty() || state() != QpState::kReadyToSend) return append(requests, 0);
   }
-  const PostResult result = append(requests, 0);
-  unlock_waiting();
-  return result;
+  stores_drained_ = false;
+  const AtWork at_work(entry_);
+  return post_now(requests, 0);
 }
 
 void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
@@ -244,14 +311,9 @@ void ShmQueuePair::keep(const WorkRequest& request, std::uint32_t position) {
   kept.request.sges = kept.sges.data();
 }
 
-void ShmQueuePair::begin_waiting(Outcome reason, Time now) {
+void ShmQueuePair::begin_waiting() {
   is_waiting_.store(true, std::memory_order_release);
-  wait_reason_ = Outcome::kDone;
-  wait_over(reason, now);
-  if (listed_) return;
-  listed_ = true;
-  node_.waiting().add(*this);
-  node_.wake_monitor();
+  list();
 }
 
 // Counts a fruitless attempt; returns true when it was the last.
@@ -259,7 +321,9 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
   if (reason != wait_reason_) {
     wait_reason_ = reason;
     attempts_ = 0;
-    silent_until_ = now + Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
+    const Time timeouts = Time{options_.timeout_us} * kMicrosecond * (options_.retry_count + 1);
+    silent_until_ = now + (reason == Outcome::kBusy ? busy_limit() : timeouts);
+    busy_since_ = now;
   }
   ++attempts_;
   if (reason == Outcome::kNoReceive) {
@@ -272,8 +336,9 @@ bool ShmQueuePair::wait_over(Outcome reason, Time now) {
 
 bool ShmQueuePair::retry(Time now) {
   if (busy_.exchange(true, std::memory_order_acquire)) return false;
+  if (flush_pending_) flush_own_receives(0);
   retry_locked(now);
-  const bool done = waiting_.empty();
+  const bool done = waiting_.empty() && !flush_pending_;
   if (done) listed_ = false;
   unlock_waiting();
   return done;
@@ -287,13 +352,16 @@ void ShmQueuePair::retry_locked(Time now) {
     Outcome outcome = Outcome::kDone;
     {
       const AtWork at_work(entry_);
-      Batch batch(*this);
+      Batch batch(*this, Batch::Of::kRetry);
       outcome = execute(first.request, batch);
-      if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0) {
-        batch.complete(first.request, first.position);
-      }
     }
     if (must_wait(outcome) && !wait_over(outcome, now)) return;
+    if (outcome == Outcome::kBusy && !is_reliable(options_.transport)) {  // lost
+      outcome = Outcome::kDone;
+      has_taken_ = false;
+    }
+    if (outcome == Outcome::kDone && (first.request.flags & kSignaled) != 0)
+      complete(first, Status::kSuccess);
     if (outcome != Outcome::kDone) fail(first.request.wr_id, outcome, first.position);
     wait_reason_ = Outcome::kDone;
     waiting_.pop_front();
@@ -303,8 +371,9 @@ void ShmQueuePair::retry_locked(Time now) {
 
 void ShmQueuePair::flush_waiting() {
   for (; !waiting_.empty(); waiting_.pop_front()) {
-    complete(waiting_.front().request.wr_id, Status::kFlushed, waiting_.front().position);
+    complete(waiting_.front(), Status::kFlushed);
   }
+  has_taken_ = false;
   is_waiting_.store(false, std::memory_order_release);
 }
 

@@ -3,6 +3,7 @@
 // kept, together with all later ones. Later posts and polls of the node and the monitor retry it.
 //   queue_pair.cc  control path: states, receives, retries
 //   post.cc        data path
+//   deliver.cc     data path of messages that take a receive
 //   datagrams.cc   data path of datagrams
 //   targets.cc     the queue pairs that datagrams and dynamically connected requests name
 #pragma once
@@ -15,6 +16,7 @@
 #include "fabric/fabric.h"
 #include "fabric/shm/device.h"
 #include "fabric/shm/path.h"
+#include "fabric/shm/send_completions.h"
 
 namespace pyrdma::fabric::shm {
 
@@ -26,6 +28,7 @@ enum class Outcome : std::uint8_t {
   kDone,
   kNoReceive,  // retry: the peer posted no receive
   kSilent,     // retry: the peer does not answer
+  kBusy,       // retry: a node that lives, and may be stopped, holds the receiver's rings
   kLocalLength,
   kLocalProtection,
   kRemoteInvalidRequest,
@@ -37,7 +40,7 @@ enum class Outcome : std::uint8_t {
 class Batch;
 
 inline bool must_wait(Outcome outcome) {
-  return outcome == Outcome::kNoReceive || outcome == Outcome::kSilent;
+  return outcome == Outcome::kNoReceive || outcome == Outcome::kSilent || outcome == Outcome::kBusy;
 }
 
 class ShmQueuePair final : public QueuePair, public Waiter {
@@ -95,13 +98,34 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   };
 
   // Data path (post.cc).
-  PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin);
+  PostResult post_now(std::span<const WorkRequest> requests, std::uint32_t begin,
+                      bool is_first_late = false);
   [[gnu::cold, gnu::noinline]] PostResult post_broken(std::span<const WorkRequest> requests,
                                                       std::uint32_t at, Outcome outcome,
                                                       Batch& batch);
   template <bool kIsDynamic>
   PostResult post_simple(std::span<const WorkRequest> requests);
-  bool execute_simple(const WorkRequest& request, Path& path);
+  enum class Simple : std::uint8_t {
+    kDone,
+    kNot,   // execute() handles the request
+    kLate,  // executed, and then an epoch had changed: settle() says what came of it
+  };
+  template <bool kLooksBefore>
+  [[gnu::always_inline]] Simple execute_simple(const WorkRequest& request, Path& path);
+  /// What is cached of the peer and of the own regions holds.
+  bool is_known(const Path& path) const {
+    return path.is_current() && epoch_.load(std::memory_order_acquire) == local_epoch_;
+  }
+  /// No region has been deregistered since the request began: see remove_region(). The fence orders
+  /// the loads of a copy before those of the epochs. A store of the copy may become visible after
+  /// them, and be lost with the region. The request is then done just before the deregistration:
+  /// whoever learns of its completion before sees its bytes.
+  bool is_settled(const Path& path) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return path.is_unchanged() && epoch_.load(std::memory_order_acquire) == local_epoch_;
+  }
+  [[gnu::cold, gnu::noinline]] Outcome settle(const WorkRequest& request, Path& path, Batch& batch);
+  bool has_local_regions(const WorkRequest& request) const;
   void complete_last(const WorkRequest& request);
   void drain_stores();
   /// Returns true when the send queue has room for another request.
@@ -119,11 +143,14 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   [[gnu::cold, gnu::noinline]] Outcome remote_fault(Outcome fault, Path& path, Batch& batch);
   void fail_responder(Path& path, Batch& batch);
   /// Costs one load when nothing has changed.
-  Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), qp_num_); }
-  Outcome deliver(const WorkRequest& request, const Pieces& pieces, std::byte* write_to, Path& path,
-                  Batch& batch);
+  Reach reach(Path& path) { return path.reach(options_.transport, node_.self(), entry_); }
+  [[gnu::cold, gnu::noinline]] Outcome not_open(Opened opened, const Batch& batch, Path& path);
+  template <bool kClaims>
+  Outcome deliver_as(const WorkRequest& request, const Pieces& pieces, Path& path, Batch& batch);
+  Outcome deliver(const WorkRequest& request, const Pieces& pieces, Path& path, Batch& batch);
   void prefetch_receive(const Path& path, Batch& batch);
   Status scatter(const Pieces& pieces, Path& path);
+  bool has_receive_regions(const Path& path, std::uint64_t bytes) const;
 
   // Data path of datagrams (datagrams.cc).
   std::uint32_t send_datagrams(std::span<const WorkRequest> requests, Batch& batch);
@@ -153,16 +180,42 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   // Control path (queue_pair.cc).
   PostResult post_slow(std::span<const WorkRequest> requests);
   void keep(const WorkRequest& request, std::uint32_t position);
-  void begin_waiting(Outcome reason, Time now);
+  void begin_waiting();
   bool wait_over(Outcome reason, Time now);
   void retry_locked(Time now);
   void flush_waiting();
-  void complete(std::uint64_t wr_id, Status status, std::uint32_t position);
+  void complete(const SendCompletion& completion);
+  void complete(const Waiting& waited, Status status);
+  [[gnu::cold, gnu::noinline]] void lose_completion(bool has_locked);
   void fail(std::uint64_t wr_id, Outcome outcome, std::uint32_t position);
-  void enter_own_error();
+  void enter_own_error(Time patience);
+  /// Nothing but the lock says when the last datagram has landed: see is_quiet().
+  Time control_patience() const {
+    return options_.transport == Transport::kUd ? kLockTimeout : kControlPatience;
+  }
+  bool flush_own_receives(Time patience);
+  /// The node of the only peer that delivers to this queue pair, or kNoNode.
+  NodeId only_peer() const { return is_addressed(options_.transport) ? kNoNode : path_.node(); }
+  /// A datagram waits no longer than this for rings that a peer holds, and is lost then.
+  Time busy_limit() const {
+    return options_.transport == Transport::kUd ? kControlPatience : kLockTimeout;
+  }
+  void list();
+  void replace_receives();
+  void draw_psn();
   void await_deliveries();
   void lock_waiting();
   void unlock_waiting() { busy_.store(false, std::memory_order_release); }
+  class WaitingLock {
+   public:
+    explicit WaitingLock(ShmQueuePair& qp) : qp_(qp) { qp.lock_waiting(); }
+    ~WaitingLock() { qp_.unlock_waiting(); }
+    WaitingLock(const WaitingLock&) = delete;
+    WaitingLock& operator=(const WaitingLock&) = delete;
+
+   private:
+    ShmQueuePair& qp_;
+  };
 
   ShmDevice& device_;
   Node& node_;
@@ -185,6 +238,7 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   bool stores_drained_ = false;  // within the running post
   Path path_;                    // RC, UC
   TakenReceive receive_;         // scratch of deliver()
+  bool has_taken_ = false;       // receive_ is for the request that waits
   KeyCache local_regions_;
   std::uint64_t local_epoch_ = 0;
   static constexpr std::size_t kTargetPaths = 64;
@@ -195,11 +249,14 @@ class ShmQueuePair final : public QueuePair, public Waiter {
   // Guards the members below, and all of the data path while is_waiting_.
   std::atomic<bool> busy_{false};
   std::deque<Waiting> waiting_;
+  bool flush_pending_ = false;  // of the own receives: a peer holds their ring
   bool listed_ = false;
   Outcome wait_reason_ = Outcome::kDone;
   std::uint32_t attempts_ = 0;
   Time rnr_timer_ = 0;  // of the responder that had no receive
   Time next_attempt_ = 0, silent_until_ = 0;
+  Time busy_since_ = 0;  // the receiver's rings are held
+  Time flush_since_ = 0;
 };
 
 }  // namespace pyrdma::fabric::shm

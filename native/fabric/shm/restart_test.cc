@@ -1,8 +1,6 @@
 // Node processes are killed and started again, or stopped and continued.
 #include <dirent.h>
 
-#include <fstream>
-
 #include "base/error.h"
 #include "base/remote_word.h"
 #include "fabric/shm/process_test.h"
@@ -15,14 +13,6 @@ std::size_t open_files() {
   DIR* folder = ::opendir("/proc/self/fd");
   while (::readdir(folder) != nullptr) ++count;
   ::closedir(folder);
-  return count;
-}
-
-std::size_t mapped_segments() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);)
-    count += line.find("memfd:pyrdma") != std::string::npos ? 1 : 0;
   return count;
 }
 

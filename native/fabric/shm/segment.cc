@@ -113,7 +113,12 @@ std::shared_ptr<Mapping> Mapping::map(int descriptor, std::uint64_t bytes,
 
 Mapping::~Mapping() {
   if (data_ != nullptr) ::munmap(data_, size_);
+  close_file();
+}
+
+void Mapping::close_file() {
   if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = -1;
 }
 
 void Mapping::discard(std::uint64_t offset, std::uint64_t bytes) {
@@ -122,6 +127,14 @@ void Mapping::discard(std::uint64_t offset, std::uint64_t bytes) {
 
 void MappingTable::add(const std::shared_ptr<Mapping>& mapping) {
   const std::lock_guard lock(mutex_);
+  insert(mapping);
+}
+
+void MappingTable::insert(const std::shared_ptr<Mapping>& mapping) {
+  if (mappings_.size() >= look_at_) {
+    std::erase_if(mappings_, [](const auto& known) { return known.second.expired(); });
+    look_at_ = 2 * mappings_.size() + 64;
+  }
   mappings_[mapping->inode()] = mapping;
 }
 
@@ -135,7 +148,7 @@ std::shared_ptr<Mapping> MappingTable::open(int pid, int descriptor, std::uint64
     mappings_.erase(known);
   }
   auto mapping = Mapping::open(pid, descriptor, inode, bytes);
-  if (mapping) mappings_[inode] = mapping;
+  if (mapping) insert(mapping);
   return mapping;
 }
 

@@ -25,6 +25,9 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  /// Closes the creator's descriptor, so that no other process can map the file any more.
+  void close_file();
+
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   std::uint64_t inode() const { return inode_; }
@@ -44,15 +47,17 @@ class Mapping {
 
 /// MappingTable holds the mappings of one process by inode. Nodes that are threads of one process
 /// thus share addresses, as the thread sanitizer needs, and a node that talks to itself maps
-/// nothing twice.
+/// nothing twice. It keeps no mapping alive.
 class MappingTable {
  public:
   void add(const std::shared_ptr<Mapping>& mapping);
   std::shared_ptr<Mapping> open(int pid, int descriptor, std::uint64_t inode, std::uint64_t bytes);
 
  private:
+  void insert(const std::shared_ptr<Mapping>& mapping);
   std::mutex mutex_;
   std::map<std::uint64_t, std::weak_ptr<Mapping>> mappings_;
+  std::size_t look_at_ = 64;  // entries, at which those of ended mappings go
 };
 
 /// Fills `data` from the kernel's random generator. Throws Error(kUnavailable).

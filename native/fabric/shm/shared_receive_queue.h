@@ -14,8 +14,10 @@ class ShmSharedReceiveQueue final : public SharedReceiveQueue {
                         std::uint32_t max_sges)
       : device_(device),
         pd_(pd),
-        poster_(device.make_receive_ring(entries, max_sges, 1, &offset_), entries) {}
-  ~ShmSharedReceiveQueue() override { device_.retire_receive_ring(poster_.view(), offset_); }
+        poster_(device.make_receive_ring(entries, max_sges, 1, true, &offset_), entries) {}
+  ~ShmSharedReceiveQueue() override {
+    device_.retire_receive_ring(poster_.view(), offset_, kLockTimeout);
+  }
   PostResult post_receive(std::span<const ReceiveRequest> requests) override {
     const std::lock_guard lock(mutex_);  // several threads of this process may post
     return poster_.post(requests);

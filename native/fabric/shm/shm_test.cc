@@ -78,17 +78,15 @@ TEST(ShmKeys, AreSparse) {
   const std::shared_ptr<Peer> known = pair.a.node().peer(1);
   Peer& peer = *known;
   ASSERT_TRUE(peer.attach());
-  Translation found;
-  std::uint32_t pd = 0;
-  for (const auto& region : regions) ASSERT_TRUE(peer.find_region(region->rkey(), found, pd));
+  FoundRegion found;
+  for (const auto& region : regions) ASSERT_TRUE(peer.find_region(region->rkey(), found));
   std::mt19937 random(1);
   int guessed = 0;
   for (int i = 0; i < 200000; ++i)
-    guessed += peer.find_region(static_cast<std::uint32_t>(random()), found, pd) ? 1 : 0;
+    guessed += peer.find_region(static_cast<std::uint32_t>(random()), found) ? 1 : 0;
   EXPECT_LE(guessed, 2);  // the expected number is 0.05
   int near = 0;
-  for (const auto& region : regions)
-    near += peer.find_region(region->rkey() + 1, found, pd) ? 1 : 0;
+  for (const auto& region : regions) near += peer.find_region(region->rkey() + 1, found) ? 1 : 0;
   EXPECT_EQ(near, 0);
 }
 

@@ -30,8 +30,9 @@ class Forger {
     forged.byte_count = bytes;
     forged.stride = stride;
     shm::CompletionWriter writer;
-    ASSERT_TRUE(writer.open(ring_, node_.holder(), node_.session()));
-    writer.push(forged, shm::CompletionKind::kReceive, 0);
+    ASSERT_EQ(writer.open(ring_, node_.holder(), node_.session(), shm::kPatience),
+              shm::Opened::kYes);
+    writer.push(forged);
     writer.close();
   }
 
