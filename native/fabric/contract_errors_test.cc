@@ -271,6 +271,28 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   EXPECT_THROW(x.device.create_address_handle(*x.pd, nowhere), Error);
 }
 
+TEST_P(FabricErrors, APeerThatServesNoReadsIsRefused) {
+  start();
+  Side x(*world, 0), y(*world, 1);
+  for (const Transport transport : {Transport::kRc, Transport::kUc}) {
+    if (transport == Transport::kUc && !x.device.capabilities().uc) continue;
+    QpOptions options;
+    options.transport = transport;
+    auto q = x.queue_pair(options), p = y.queue_pair(options);
+    QpAddress peer = p->address();
+    peer.reads = 0;
+    if (transport == Transport::kUc) {
+      EXPECT_NO_THROW(q->connect(peer)) << "UC has no reads";
+      continue;
+    }
+    EXPECT_TRUE(refuses([&] { q->connect(peer); }, ErrorCode::kInvalidArgument,
+                        {"reads", "0", "max_outstanding_reads", "1"}));
+    EXPECT_EQ(q->state(), QpState::kInit);
+    peer.reads = 0xffff;  // more than any device has
+    EXPECT_NO_THROW(q->modify(QpState::kReadyToReceive, &peer));
+  }
+}
+
 TEST_P(FabricErrors, PathsThatTheFabricLacksAreRefused) {
   start();
   Side x(*world, 0);

@@ -1,5 +1,6 @@
 #include "fabric/types.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -166,6 +167,16 @@ void check_region_access(std::uint32_t access) {
 
 void check_queue_pair_access(std::uint32_t access) {
   check_known("queue pair", access, kAllAccess);
+}
+
+std::uint32_t reads_in_flight(std::uint32_t own, const QpAddress& peer) {
+  if (peer.reads == 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the peer's address says that it serves no reads (reads is 0); give what the peer's "
+        "address() returned, from a queue pair with max_outstanding_reads of 1 or more");
+  }
+  return std::min<std::uint32_t>(own, peer.reads);
 }
 
 void check_receive_strides(const QpOptions& options, const Capabilities& device, bool is_shared) {

@@ -75,6 +75,7 @@ class alignas(64) QueuePairCore {
   bool crashed = false;          // the node has crashed
   std::uint32_t references = 0;  // messages, completions and events that name this core
   std::uint32_t peer_number = 0, peer_psn = 0;
+  std::uint32_t reads_at_once;  // reads and atomics in flight
   Nic* peer_nic = nullptr;
 
   SendQueue sends;

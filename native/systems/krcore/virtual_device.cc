@@ -106,6 +106,7 @@ class VirtualQueue final : public fabric::QueuePair {
     address.node = service_.env().node();
     address.qp_num = id_.number();
     address.psn = service_.epoch(id_);
+    address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
     return address;
   }
 

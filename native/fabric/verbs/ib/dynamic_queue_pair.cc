@@ -130,6 +130,7 @@ QpAddress VerbsDynamicQueuePair::address() const {
   QpAddress address = device_.address();
   address.qp_num = qp_->qp_num;
   address.qkey = options_.qkey;
+  address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
   return address;
 }
 

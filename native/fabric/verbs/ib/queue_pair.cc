@@ -117,6 +117,7 @@ QpAddress VerbsQueuePair::address() const {
   address.qp_num = qp_->qp_num;
   address.psn = psn_;
   address.qkey = options_.qkey;
+  address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
   return address;
 }
 
@@ -219,6 +220,7 @@ void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
   if (options_.transport == Transport::kRc) {
+    reads_at_once_ = reads_in_flight(options_.max_outstanding_reads, *peer);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
     mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -235,7 +237,7 @@ void VerbsQueuePair::to_ready_to_send() {
     attributes.timeout = timeout();
     attributes.retry_cnt = retry_count();
     attributes.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
-    attributes.max_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(reads_at_once_);
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   change(attributes, mask);
@@ -253,9 +255,13 @@ void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned m
     if (path.service_level == 0) path.service_level = attributes.ah_attr.sl;
     if (path.traffic_class == 0) path.traffic_class = attributes.ah_attr.grh.traffic_class;
     set_path(attributes.ah_attr, path);
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
-    mask |= IBV_QP_MIN_RNR_TIMER;
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   } else {
+    // librdmacm has what the peer serves.
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(
+        std::min<std::uint32_t>(attributes.max_rd_atomic, options_.max_outstanding_reads));
     attributes.timeout = timeout();
     attributes.retry_cnt = retry_count();
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT;
