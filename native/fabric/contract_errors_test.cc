@@ -344,7 +344,7 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   auto q = x.queue_pair(), p = y.queue_pair();
   auto fresh = [&] {
     for (auto* queue_pair : {q.get(), p.get()}) {
-      queue_pair->modify(QpState::kError);
+      queue_pair->fail();
       queue_pair->modify(QpState::kReset);
     }
     q->connect(p->address());

@@ -108,7 +108,8 @@ const char* to_string(PostError error) {
 }
 
 void check_transition(QpState from, QpState next) {
-  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+  const bool allowed = next == QpState::kReset ||
+                       (next == QpState::kError && from != QpState::kReset) ||
                        (next == QpState::kInit && from == QpState::kReset) ||
                        (next == QpState::kReadyToReceive && from == QpState::kInit) ||
                        (next == QpState::kReadyToSend &&
@@ -116,7 +117,8 @@ void check_transition(QpState from, QpState next) {
   if (allowed) return;
   throw Error(ErrorCode::kInvalidArgument, std::string("a queue pair cannot go from ") +
                                                to_string(from) + " to " + to_string(next) +
-                                               "; the order is RESET, INIT, RTR, RTS");
+                                               "; the order is RESET, INIT, RTR, RTS, and ERROR "
+                                               "follows any of them but RESET");
 }
 
 namespace {

@@ -47,7 +47,8 @@ enum class QpState : std::uint8_t {
 };
 const char* to_string(QpState state);
 /// Throws Error(kInvalidArgument) for a forbidden transition. Allowed are RESET to INIT to RTR to
-/// RTS, SQE to RTS, and any state to ERROR or RESET (ibv_modify_qp).
+/// RTS, SQE to RTS, any state to RESET, and any but RESET to ERROR: Linux refuses that step, though
+/// InfiniBand allows it.
 void check_transition(QpState from, QpState next);
 
 /// Access rights of a memory region or queue pair, combined by or. The local CPU and local reads by
