@@ -10,20 +10,10 @@
 #include "fabric/verbs/ib/completion_queue.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
 #include "fabric/verbs/ib/translate.h"
+#include "fabric/verbs/ib/trial.h"
 
 namespace pyrdma::fabric::verbs {
 namespace {
-
-ibv_qp_type type_of(Transport transport) {
-  switch (transport) {
-    case Transport::kUc:
-      return IBV_QPT_UC;
-    case Transport::kUd:
-      return IBV_QPT_UD;
-    default:
-      return IBV_QPT_RC;
-  }
-}
 
 std::uint32_t random_psn() {
   std::uint32_t psn = 0;
@@ -70,7 +60,8 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
     : device_(device),
       domain_(domain.share()),
       options_(options),
-      allowed_(allowed_opcodes(options.transport)),
+      allowed_(allowed_opcodes(options.transport) &
+               (device.capabilities().atomics ? ~0U : ~kAtomics)),
       longest_(!device.is_soft_roce()                ? 0
                : options.transport == Transport::kUd ? device.capabilities().max_datagram
                                                      : device.capabilities().max_message),
@@ -152,12 +143,11 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
       }
       break;
     default:
-      // The kernel has no direct transition from RESET to ERROR.
-      if (next == QpState::kError && from == QpState::kReset) to_init();
       attributes.qp_state = state_to(next);
       change(attributes, IBV_QP_STATE);
   }
   if (next == QpState::kReset) {
+    psn_ = random_psn();
     record_.forget();
     record_.sends_done.store(sent_, std::memory_order_release);
     record_.receives_done.store(received_, std::memory_order_release);
@@ -197,7 +187,7 @@ void VerbsQueuePair::to_init() {
     attributes.qkey = options_.qkey;
     mask |= IBV_QP_QKEY;
   } else {
-    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    attributes.qp_access_flags = static_cast<unsigned>(device_.rights_of(options_.access));
     mask |= IBV_QP_ACCESS_FLAGS;
   }
   change(attributes, mask);
@@ -248,7 +238,7 @@ void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned m
   if (next == QpState::kInit) {
     if (options_.pkey_index != 0)
       attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
-    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    attributes.qp_access_flags = static_cast<unsigned>(device_.rights_of(options_.access));
     mask |= IBV_QP_ACCESS_FLAGS;
   } else if (next == QpState::kReadyToReceive) {
     PathOptions path = options_.path;
