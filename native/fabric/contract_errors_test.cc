@@ -257,7 +257,7 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   start();
   Side x(*world, 0);
   EXPECT_THROW(x.device.create_completion_queue(0), Error);
-  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_queue_entries + 1),
+  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_completions + 1),
                Error);
   QpOptions options;
   options.max_sges = x.device.capabilities().max_sges + 1;

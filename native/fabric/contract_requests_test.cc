@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace pyrdma::fabric {
 namespace {
@@ -217,7 +218,97 @@ TEST_P(FabricBadRequests, AFencedRequestWaitsForEarlierAtomics) {
   }
 }
 
+TEST_P(FabricBadRequests, LongAndShortMessagesArrive) {
+  QpOptions options;
+  options.max_inline = 64;
+  connect(options);
+  for (const std::uint32_t bytes : {1U, 60U, 4097U, 100'000U}) {
+    a->fill(0, bytes, bytes);
+    ASSERT_TRUE(qb->receive(b->memory->sge(0, bytes), bytes));
+    const bool is_inline = bytes <= std::min(60U, a->device.capabilities().max_inline);
+    {
+      const std::vector<Sge> pieces = {a->memory->sge(0, bytes)};  // gone before the completion
+      WorkRequest request = request_to_b(Opcode::kSend, pieces);
+      if (is_inline) request.flags |= kInline;
+      ASSERT_TRUE(post(request));
+    }
+    if (is_inline) a->fill(0, bytes, 0);
+    expect_send(1);
+    const Completion completion = b->await_receive();
+    EXPECT_EQ(completion.wr_id, bytes);
+    EXPECT_EQ(completion.byte_count, bytes);
+    EXPECT_TRUE(b->matches(0, bytes, bytes)) << bytes;
+  }
+}
+
+TEST_P(FabricBadRequests, UnsignaledRequestsOfEachOpcode) {
+  connect();
+  const Sge sge = a->memory->sge(0, 8);
+  for (const Opcode opcode : kAllRequests) {
+    SCOPED_TRACE(to_string(opcode));
+    const bool receives =
+        opcode == Opcode::kSend || opcode == Opcode::kSendImm || opcode == Opcode::kWriteImm;
+    if (receives) {
+      ASSERT_TRUE(qb->receive(b->memory->sge(64, 8), 5));
+    }
+    WorkRequest request = request_to_b(opcode, {&sge, 1}, 1);
+    request.flags = 0;
+    ASSERT_TRUE(post(request));
+    ASSERT_TRUE(post(request_to_b(Opcode::kWrite, {&sge, 1}, 2)));
+    expect_send(2);
+    if (receives) expect_receive(5);
+  }
+  EXPECT_TRUE(a->quiet(*a->sends));
+}
+
 // ---- regions ----
+
+TEST_P(FabricBadRequests, ARegionOfAnotherDomain) {
+  for (const bool local : {true, false}) {
+    for (const Opcode opcode : kAllRequests) {
+      SCOPED_TRACE(std::string(to_string(opcode)) + (local ? ", local" : ", remote"));
+      connect();
+      Side& side = local ? *a : *b;
+      const auto domain = side.device.create_protection_domain();
+      const auto foreign = side.device.allocate(*domain, 4096, kAllAccess);
+      const Sge sge = local ? foreign->sge(0, 8) : a->memory->sge(0, 8);
+      ASSERT_TRUE(qb->receive(local ? b->memory->sge(64, 8) : foreign->sge(0, 8), 5));
+      WorkRequest request = request_to_b(opcode, {&sge, 1});
+      const bool sends = opcode == Opcode::kSend || opcode == Opcode::kSendImm;
+      if (!local && !sends) {
+        request.remote_addr = foreign->addr();
+        request.rkey = foreign->rkey();
+      }
+      ASSERT_TRUE(post(request));
+      if (local)
+        expect_local_error(1);
+      else
+        expect_send(1, sends ? Status::kRemoteOperation : Status::kRemoteAccess);
+      for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(foreign->data()[i], std::byte{0});
+    }
+  }
+}
+
+TEST_P(FabricBadRequests, ARegionWithoutTheRightOfLocalWrite) {
+  for (const Opcode opcode : kAllRequests) {
+    SCOPED_TRACE(to_string(opcode));
+    connect();
+    const auto region = a->device.allocate(*a->pd, 4096, kRemoteRead);
+    const Sge sge = region->sge(0, 8);
+    ASSERT_TRUE(qb->receive(b->memory->sge(64, 8), 5));
+    ASSERT_TRUE(post(request_to_b(opcode, {&sge, 1})));
+    if (returns(opcode))
+      expect_local_error(1);
+    else
+      expect_send(1);
+  }
+  connect();
+  const auto region = b->device.allocate(*b->pd, 4096, kRemoteRead);
+  ASSERT_TRUE(qb->receive(region->sge(0, 8), 5));
+  ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 1));
+  expect_send(1, Status::kRemoteOperation);
+  expect_receive(5, world->soft_roce() ? Status::kLocalQpOperation : Status::kLocalProtection);
+}
 
 TEST_P(FabricBadRequests, AReceiveWithoutItsRegion) {
   for (int kind = 0; kind < 4; ++kind) {

@@ -37,6 +37,7 @@ TEST_P(FabricStates, EachStateTakesItsPosts) {
   expect_send(1, Status::kFlushed);
   expect_send(1, Status::kFlushed);
   EXPECT_EQ(qa->post_receive({&receive, 1}).accepted, 1u);
+  if (world->soft_roce()) return;  // where the receive stays until a reset
   EXPECT_EQ(a->await_receive().status, Status::kFlushed);
 }
 
@@ -230,8 +231,12 @@ TEST_P(FabricStates, AOneSidedResetReachesNobody) {
     QueuePair& sender = own ? *qa : *qb;
     const RemoteRegion target = (own ? b : a)->memory->remote();
     ASSERT_TRUE(sender.write(side.memory->sge(0, 8), target, 128, 10));
-    EXPECT_STREQ(to_string(side.await_send().status), to_string(Status::kRetryExceeded));
-    EXPECT_EQ((own ? b : a)->load_word(128), 0u);
+    const Status status = side.await_send().status;
+    // Soft-RoCE may take the acknowledgement of what the peer holds for a duplicate for its own.
+    if (!world->soft_roce() || status != Status::kSuccess) {
+      EXPECT_STREQ(to_string(status), to_string(Status::kRetryExceeded));
+    }
+    EXPECT_EQ((own ? b : a)->load_word(128), 0u) << "no effect in any case";
   }
 }
 

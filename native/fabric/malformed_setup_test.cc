@@ -85,8 +85,9 @@ TEST_P(MalformedSetup, Regions) {
 }
 
 TEST_P(MalformedSetup, Queues) {
-  for (const std::uint32_t entries : {0U, able.max_queue_entries + 1, ~0U}) {
+  for (const std::uint32_t entries : {0U, able.max_completions + 1, ~0U})
     EXPECT_NE(refusal([&] { device.create_completion_queue(entries); }), "") << entries;
+  for (const std::uint32_t entries : {0U, able.max_queue_entries + 1, ~0U}) {
     EXPECT_NE(refusal([&] { device.create_shared_receive_queue(*side.pd, entries); }), "")
         << entries;
   }
