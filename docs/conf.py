@@ -35,6 +35,7 @@ include_patterns = [
     "docs/**.md",
     "native/README.md",
     "native/**/README.md",
+    "native/fabric/CONFORMANCE.md",
     "native/fabric/sim/NETWORK.md",
     "native/fabric/sim/NIC.md",
     "experiments/nic/README.md",

@@ -173,6 +173,8 @@ void bind_addresses(py::module_& verbs) {
       .def_readonly("psn", &fabric::QpAddress::psn, "Its first packet sequence number.")
       .def_readonly("qkey", &fabric::QpAddress::qkey,
                     "The key that its datagrams must carry, for UD; for DC, the access key.")
+      .def_readonly("reads", &fabric::QpAddress::reads,
+                    "Reads and atomics of a peer that it serves at once.")
       .def("to_bytes", &pack<fabric::QpAddress>, "Encode it, to send it to a peer.")
       .def_static("from_bytes", &unpack<fabric::QpAddress>, py::arg("packed"),
                   "Decode what `to_bytes` returned.");

@@ -326,6 +326,30 @@ TEST_P(FabricContract, ManyReadsBeyondTheOutstandingLimitComplete) {
   for (std::uint64_t i = 0; i < 64; ++i) EXPECT_EQ(*a->word(i * 8), i + 1);
 }
 
+TEST_P(FabricContract, ReadsKeepToTheLimitOfThePeer) {
+  start();
+  a = std::make_unique<Side>(*world, 0);
+  b = std::make_unique<Side>(*world, 1);
+  QpOptions many, one;
+  many.max_outstanding_reads = std::min(16U, a->device.capabilities().max_outstanding_reads);
+  one.max_outstanding_reads = 1;
+  qa = a->queue_pair(many);
+  qb = b->queue_pair(one);
+  EXPECT_EQ(qa->address().reads, many.max_outstanding_reads);
+  EXPECT_EQ(qb->address().reads, 1u);
+  qa->connect(qb->address());
+  qb->connect(qa->address());
+  for (std::uint64_t i = 0; i < 32; ++i) {
+    *b->word(i * 8) = i + 1;
+    if (i % 2 == 0)
+      ASSERT_TRUE(qa->read(a->memory->sge(i * 8, 8), b->memory->remote(), i * 8, i));
+    else
+      ASSERT_TRUE(qa->fetch_add(a->memory->sge(i * 8, 8), b->memory->remote(), i * 8, 1, i));
+  }
+  for (std::uint64_t i = 0; i < 32; ++i) expect_send(i);
+  for (std::uint64_t i = 0; i < 32; ++i) EXPECT_EQ(*a->word(i * 8), i + 1);
+}
+
 TEST_P(FabricContract, AFencedRequestWaitsForEarlierReads) {
   connect();
   *b->word(0) = 5;

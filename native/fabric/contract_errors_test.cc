@@ -257,7 +257,7 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   start();
   Side x(*world, 0);
   EXPECT_THROW(x.device.create_completion_queue(0), Error);
-  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_queue_entries + 1),
+  EXPECT_THROW(x.device.create_completion_queue(x.device.capabilities().max_completions + 1),
                Error);
   QpOptions options;
   options.max_sges = x.device.capabilities().max_sges + 1;
@@ -269,6 +269,28 @@ TEST_P(FabricErrors, SetUpChecksItsArguments) {
   nowhere.node = 99;
   EXPECT_THROW(x.queue_pair()->connect(nowhere), Error);
   EXPECT_THROW(x.device.create_address_handle(*x.pd, nowhere), Error);
+}
+
+TEST_P(FabricErrors, APeerThatServesNoReadsIsRefused) {
+  start();
+  Side x(*world, 0), y(*world, 1);
+  for (const Transport transport : {Transport::kRc, Transport::kUc}) {
+    if (transport == Transport::kUc && !x.device.capabilities().uc) continue;
+    QpOptions options;
+    options.transport = transport;
+    auto q = x.queue_pair(options), p = y.queue_pair(options);
+    QpAddress peer = p->address();
+    peer.reads = 0;
+    if (transport == Transport::kUc) {
+      EXPECT_NO_THROW(q->connect(peer)) << "UC has no reads";
+      continue;
+    }
+    EXPECT_TRUE(refuses([&] { q->connect(peer); }, ErrorCode::kInvalidArgument,
+                        {"reads", "0", "max_outstanding_reads", "1"}));
+    EXPECT_EQ(q->state(), QpState::kInit);
+    peer.reads = 0xffff;  // more than any device has
+    EXPECT_NO_THROW(q->modify(QpState::kReadyToReceive, &peer));
+  }
 }
 
 TEST_P(FabricErrors, PathsThatTheFabricLacksAreRefused) {
@@ -322,7 +344,7 @@ TEST_P(FabricErrors, RandomRequestsCrashNothing) {
   auto q = x.queue_pair(), p = y.queue_pair();
   auto fresh = [&] {
     for (auto* queue_pair : {q.get(), p.get()}) {
-      queue_pair->modify(QpState::kError);
+      queue_pair->fail();
       queue_pair->modify(QpState::kReset);
     }
     q->connect(p->address());

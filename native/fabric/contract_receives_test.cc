@@ -185,6 +185,19 @@ TEST_P(FabricReceives, ASharedQueueHasADomainOfItsOwn) {
   ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 3));
   expect_send(3);
   EXPECT_EQ(b->await_receive().wr_id, 1u);
+  // A write with immediate takes a receive and none of its buffers.
+  const Sge sge = a->memory->sge(0, 8);
+  WorkRequest write;
+  write.wr_id = 5;
+  write.sges = &sge;
+  write.sge_count = 1;
+  write.opcode = Opcode::kWriteImm;
+  write.remote_addr = b->memory->addr();
+  write.rkey = b->memory->rkey();
+  ASSERT_EQ(qa->post({&write, 1}).accepted, 1u);
+  expect_send(5);
+  EXPECT_EQ(b->await_receive().wr_id, 2u);
+  ASSERT_EQ(post(b->memory->sge(0, 64), 3).accepted, 1u);
   ASSERT_TRUE(qa->send(a->memory->sge(0, 8), 4));
   expect_send(4, Status::kRemoteOperation);
   EXPECT_EQ(b->await_receive().status, Status::kLocalProtection);

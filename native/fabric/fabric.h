@@ -113,6 +113,11 @@ class QueuePair {
     modify(QpState::kReadyToReceive, &peer);
     modify(QpState::kReadyToSend);
   }
+  /// Takes the queue pair to kError from any state; from kReset by way of kInit.
+  void fail() {
+    if (state() == QpState::kReset) modify(QpState::kInit);
+    modify(QpState::kError);
+  }
   /// Makes one transition of the state machine (to kInit, kReadyToReceive, kReadyToSend, kError or
   /// kReset), with the checks of ibv_modify_qp. RC and UC read `peer` for kReadyToReceive. When the
   /// change to kError or kReset has returned and is_quiet(), all writes and atomics that this queue

@@ -85,8 +85,9 @@ TEST_P(MalformedSetup, Regions) {
 }
 
 TEST_P(MalformedSetup, Queues) {
-  for (const std::uint32_t entries : {0U, able.max_queue_entries + 1, ~0U}) {
+  for (const std::uint32_t entries : {0U, able.max_completions + 1, ~0U})
     EXPECT_NE(refusal([&] { device.create_completion_queue(entries); }), "") << entries;
+  for (const std::uint32_t entries : {0U, able.max_queue_entries + 1, ~0U}) {
     EXPECT_NE(refusal([&] { device.create_shared_receive_queue(*side.pd, entries); }), "")
         << entries;
   }
@@ -112,9 +113,8 @@ TEST_P(MalformedSetup, EveryTransitionOfAQueuePair) {
       }
       ASSERT_EQ(qp->state(), from);
       const auto next = static_cast<QpState>(to);
-      if (from == QpState::kReset && next == QpState::kError)
-        continue;  // Linux refuses this step, InfiniBand allows it
-      const bool allowed = next == QpState::kReset || next == QpState::kError ||
+      const bool allowed = next == QpState::kReset ||
+                           (next == QpState::kError && from != QpState::kReset) ||
                            (from == QpState::kReset && next == QpState::kInit) ||
                            (from == QpState::kInit && next == QpState::kReadyToReceive) ||
                            (from == QpState::kReadyToReceive && next == QpState::kReadyToSend);

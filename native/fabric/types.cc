@@ -1,5 +1,6 @@
 #include "fabric/types.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -107,7 +108,8 @@ const char* to_string(PostError error) {
 }
 
 void check_transition(QpState from, QpState next) {
-  const bool allowed = next == QpState::kError || next == QpState::kReset ||
+  const bool allowed = next == QpState::kReset ||
+                       (next == QpState::kError && from != QpState::kReset) ||
                        (next == QpState::kInit && from == QpState::kReset) ||
                        (next == QpState::kReadyToReceive && from == QpState::kInit) ||
                        (next == QpState::kReadyToSend &&
@@ -115,7 +117,8 @@ void check_transition(QpState from, QpState next) {
   if (allowed) return;
   throw Error(ErrorCode::kInvalidArgument, std::string("a queue pair cannot go from ") +
                                                to_string(from) + " to " + to_string(next) +
-                                               "; the order is RESET, INIT, RTR, RTS");
+                                               "; the order is RESET, INIT, RTR, RTS, and ERROR "
+                                               "follows any of them but RESET");
 }
 
 namespace {
@@ -166,6 +169,16 @@ void check_region_access(std::uint32_t access) {
 
 void check_queue_pair_access(std::uint32_t access) {
   check_known("queue pair", access, kAllAccess);
+}
+
+std::uint32_t reads_in_flight(std::uint32_t own, const QpAddress& peer) {
+  if (peer.reads == 0) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the peer's address says that it serves no reads (reads is 0); give what the peer's "
+        "address() returned, from a queue pair with max_outstanding_reads of 1 or more");
+  }
+  return std::min<std::uint32_t>(own, peer.reads);
 }
 
 void check_receive_strides(const QpOptions& options, const Capabilities& device, bool is_shared) {

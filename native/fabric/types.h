@@ -47,7 +47,8 @@ enum class QpState : std::uint8_t {
 };
 const char* to_string(QpState state);
 /// Throws Error(kInvalidArgument) for a forbidden transition. Allowed are RESET to INIT to RTR to
-/// RTS, SQE to RTS, and any state to ERROR or RESET (ibv_modify_qp).
+/// RTS, SQE to RTS, any state to RESET, and any but RESET to ERROR: Linux refuses that step, though
+/// InfiniBand allows it.
 void check_transition(QpState from, QpState next);
 
 /// Access rights of a memory region or queue pair, combined by or. The local CPU and local reads by
@@ -184,6 +185,9 @@ struct QpAddress {
   std::uint8_t gid[16] = {};  // verbs: the port's GID; elsewhere zero
   std::uint16_t lid = 0;      // verbs: the port's LID; sim: the number of the node's device
   std::uint16_t path = 0;     // verbs: path parameters that both ends must share
+  // Reads and atomics of a peer that the queue pair serves at once. A peer keeps the others back.
+  std::uint16_t reads = 0;
+  std::uint16_t unused = 0;  // no byte is padding: equal addresses have equal bytes
 };
 
 /// RemoteRegion holds the data that a peer needs to read or write a region. Plain data.
@@ -193,6 +197,10 @@ struct RemoteRegion {
   std::uint32_t rkey = 0;
   std::uint32_t node = kNoNode;
 };
+
+/// Returns how many reads and atomics an RC queue pair may have in flight to `peer`: no more than
+/// its own limit and the peer's. Throws Error(kInvalidArgument) for a peer that serves none.
+std::uint32_t reads_in_flight(std::uint32_t own, const QpAddress& peer);
 
 /// PathOptions choose the treatment of a connection's packets by the network. Only verbs has them:
 /// sim and shm have one class of traffic, and refuse other values than 0.
@@ -214,6 +222,8 @@ struct QpOptions {
   std::uint32_t access = kAllAccess;  // rights of peers through this queue pair
   std::uint32_t qkey = 0x0205;        // UD; the access key of a DC target
   bool dc_target = false;             // DC: the responder side, which needs a shared receive queue
+  /// Reads and atomics in flight that this side has to its peer, and that it serves at once. RC:
+  /// the peer's own number (QpAddress::reads) bounds the first, too.
   std::uint32_t max_outstanding_reads = 16;
   std::uint32_t retry_count = 7;             // 0..7
   std::uint32_t rnr_retry = kInfiniteRetry;  // 0..7

@@ -46,8 +46,7 @@ void Runtime::close_connections() {
   for (NodeId node = 0; node < nodes(); ++node) {
     if (!peers_[node].closing.load(std::memory_order_acquire)) continue;
     for (Connection* connection : connections_to(node)) {
-      if (connection->qp->state() != fabric::QpState::kError)
-        connection->qp->modify(fabric::QpState::kError);
+      if (connection->qp->state() != fabric::QpState::kError) connection->qp->fail();
     }
     peers_[node].closing.store(false, std::memory_order_release);
   }

@@ -56,7 +56,7 @@ void Runtime::rejoin() {
         connection->qp->connect(connection->qp->address());
         continue;
       }
-      connection->qp->modify(fabric::QpState::kError);
+      connection->qp->fail();
       connection->error.store(Status::kFlushed, std::memory_order_relaxed);
     }
     if (peer != self()) peers_[peer].down.store(Status::kFlushed, std::memory_order_release);

@@ -82,6 +82,10 @@ class QpAddress:
     def qkey(self) -> int:
         """The key that its datagrams must carry, for UD; for DC, the access key."""
 
+    @property
+    def reads(self) -> int:
+        """Reads and atomics of a peer that it serves at once."""
+
     def to_bytes(self) -> bytes:
         """Encode it, to send it to a peer."""
 

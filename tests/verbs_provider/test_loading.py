@@ -48,6 +48,21 @@ except rd.Unavailable as error:
 """
 
 
+NO_CANDIDATE = """
+import pyrdma as rd
+from pyrdma import devices
+[entry] = devices.entries()
+assert entry.device == "efa_0" and "RC" in entry.problem
+for address in ("", "efa_0"):
+    try:
+        devices.choose(devices.Wish.parse(address))
+    except rd.Unavailable as error:
+        print(error)
+    else:
+        raise AssertionError("it was chosen")
+"""
+
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
 
@@ -89,14 +104,32 @@ def needed_symbols() -> dict[str, dict[str, str]]:
     return found
 
 
-def pretend(folder: Path, library: str, symbols: dict[str, str]) -> None:
-    """Make a library of these symbols that has no device."""
+DATAGRAMS_ALONE = """
+#include <errno.h>
+static struct { void *ops[2]; int node, transport; char name[4096]; } device = {{0}, 7, 4, "efa_0"};
+static char object[4096];
+void *ibv_get_device_list(int *n) { static void *all[2] = {&device}; *n = 1; return all; }
+char *ibv_get_device_name(void *unused) { return device.name; }
+void *ibv_open_device(void *which) { return object; }
+void *ibv_alloc_pd(void *context) { return object; }
+void *ibv_create_cq(void *context, int n, void *own, void *channel, int vector) { return object; }
+void *ibv_create_qp(void *domain, char *wanted) {
+  errno = EOPNOTSUPP;
+  return *(int *)(wanted + 52) == 4 ? object : 0;  /* qp_type, IBV_QPT_UD */
+}
+"""
+"""A device like an EFA without its vendor's interface: it makes only queue pairs of datagrams."""
+
+
+def pretend(folder: Path, library: str, symbols: dict[str, str], device: str = "") -> None:
+    """Make a library of these symbols that has no device, or the one that the text in C has."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here to make such a library")
     listing = "void *ibv_get_device_list(int *n) { static void *none[1]; *n = 0; return none; }\n"
-    rest = [f"long {name}(void) {{ return 0; }}\n" for name in symbols if name not in listing]
-    (folder / "fake.c").write_text("".join([*rest, listing if len(rest) < len(symbols) else ""]))
+    made = device or listing
+    rest = [f"long {name}(void) {{ return 0; }}\n" for name in symbols if f"{name}(" not in made]
+    (folder / "fake.c").write_text("".join([*rest, made if len(rest) < len(symbols) else ""]))
     versions = [
         f"{version} {{ global: {'; '.join(n for n in symbols if symbols[n] == version)}; }};\n"
         for version in sorted(set(symbols.values()))
@@ -158,6 +191,20 @@ def test_without_a_device_it_says_how_to_get_one(tmp_path: Path) -> None:
         pretend(tmp_path, library, symbols)
     said = python(NO_DEVICE, tmp_path)
     assert unnamed(said, "verbs", "rdma_rxe") == []
+
+
+@needs_provider
+def test_a_device_without_reliable_connections_is_no_candidate(tmp_path: Path) -> None:
+    for library, symbols in needed_symbols().items():
+        is_verbs = library.startswith("libibverbs")
+        pretend(tmp_path, library, symbols, DATAGRAMS_ALONE if is_verbs else "")
+    said = python(NO_CANDIDATE, tmp_path)
+    assert unnamed(said, "efa_0", "RC") == []
+    said = python("from pyrdma.commands.main import app; app(['doctor', '--json'])", tmp_path)
+    [line] = [check for check in json.loads(said) if check["name"] == "fabric verbs"]
+    assert not line["ok"]
+    assert unnamed(line["found"], "efa_0", "RC") == []
+    assert "rdma_rxe" not in line["remedy"]
 
 
 def test_the_doctor_knows_the_fabric(tmp_path: Path) -> None:

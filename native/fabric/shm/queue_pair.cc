@@ -110,6 +110,7 @@ QpAddress ShmQueuePair::address() const {
   address.qp_num = qp_num_;
   address.psn = psn_;
   address.qkey = options_.qkey;
+  address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
   return address;
 }
 
@@ -147,6 +148,8 @@ void ShmQueuePair::modify(QpState next, const QpAddress* peer) {
                   "connecting needs the address of a peer; give a node below " +
                       std::to_string(node_.nodes()));
     }
+    if (options_.transport == Transport::kRc)
+      reads_in_flight(options_.max_outstanding_reads, *peer);
     path_.aim(node_.peer(peer->node), peer->qp_num, peer->psn & 0xffffff);
     set_relaxed(entry_.peer_node, peer->node);
     set_relaxed(entry_.peer_qpn, peer->qp_num);

@@ -13,6 +13,7 @@ QueuePairCore::QueuePairCore(Nic& owner, const QpOptions& wanted, std::uint32_t 
     : nic(owner),
       options(wanted),
       domain(pd),
+      reads_at_once(wanted.max_outstanding_reads),
       sends(wanted, is_addressed()),
       completer(send),
       receiver(owner, receive, wanted, pd, shared) {}
@@ -64,12 +65,16 @@ QpAddress SimQueuePair::address() const {
   address.qp_num = core_->number;
   address.psn = core_->psn;
   address.qkey = core_->options.qkey;
+  address.reads = static_cast<std::uint16_t>(core_->options.max_outstanding_reads);
   return address;
 }
 
 void SimQueuePair::connect_to(const QpAddress* peer) {
   if (peer == nullptr)
     throw Error(ErrorCode::kInvalidArgument, "a connection needs the peer's address; give one");
+  const QpOptions& options = core_->options;
+  if (options.transport == Transport::kRc)
+    core_->reads_at_once = reads_in_flight(options.max_outstanding_reads, *peer);
   core_->peer_nic = &nic_.fabric().nic_of(*peer);
   core_->peer_number = peer->qp_num;
   core_->peer_psn = peer->psn;

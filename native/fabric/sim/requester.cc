@@ -216,7 +216,7 @@ Requester::Step Requester::fail(QueuePairCore& qp, Status status) {
 bool Requester::may_start(const QueuePairCore& qp, const SendEntry& entry) {
   const std::uint32_t reads = qp.requester.outstanding_reads_;
   if ((entry.flags & kFence) != 0 && reads > 0) return false;
-  return !entry.needs_data_back() || reads < qp.options.max_outstanding_reads;
+  return !entry.needs_data_back() || reads < qp.reads_at_once;
 }
 
 // The NIC checks the keys and the length of a request when the NIC fetches the request.

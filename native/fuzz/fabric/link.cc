@@ -221,7 +221,7 @@ void Link::post_batch() {
 void Link::hang_up() {
   state_.queue = nullptr;
   for (fabric::QueuePair* qp : {reliable_.get(), unreliable_.get()})
-    if (qp->state() != QpState::kError) qp->modify(QpState::kError);
+    if (qp->state() != QpState::kError) qp->fail();
   const Time deadline = env_.now() + kMillisecond;
   env_.poll_until(
       [&] {

@@ -249,17 +249,17 @@ CL: read 8 bytes, RC to S0
 connect to S1
 CL: system call
 CL: handshake, look
-CL: send 200 bytes, UD to S1
+CL: send 208 bytes, UD to S1
 CL: create a completion queue
 S1 in the background: create a completion queue
 CL: create a queue pair, RC
 S1 in the background: create a queue pair, RC
-CL: send 200 bytes, UD to S1
-S1 in the background: send 200 bytes, UD to CL
+CL: send 208 bytes, UD to S1
+S1 in the background: send 208 bytes, UD to CL
 S1 in the background: change to INIT
 S1 in the background: change to RTR
 S1 in the background: change to RTS
-S1 in the background: send 200 bytes, UD to CL
+S1 in the background: send 208 bytes, UD to CL
 CL: change to INIT
 CL: change to RTR
 CL: change to RTS
@@ -303,19 +303,19 @@ wait for a reliable queue pair
 CL in the background: register memory
 CL in the background: create a completion queue
 CL in the background: create a queue pair, RC
-CL in the background: send 200 bytes, UD to S1
+CL in the background: send 208 bytes, UD to S1
 S1 in the background: register memory
 S1 in the background: create a completion queue
 S1 in the background: create a queue pair, RC
 S1 in the background: change to INIT
 S1 in the background: change to RTR
 S1 in the background: change to RTS
-S1 in the background: send 200 bytes, UD to CL
+S1 in the background: send 208 bytes, UD to CL
 CL in the background: change to INIT
 CL in the background: change to RTR
 CL in the background: change to RTS
-CL in the background: send 200 bytes, UD to S1
-S1 in the background: send 200 bytes, UD to CL
+CL in the background: send 208 bytes, UD to S1
+S1 in the background: send 208 bytes, UD to CL
 CL in the background: send 64 bytes, DC to S1
 read again
 CL: system call

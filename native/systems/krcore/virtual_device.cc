@@ -106,6 +106,7 @@ class VirtualQueue final : public fabric::QueuePair {
     address.node = service_.env().node();
     address.qp_num = id_.number();
     address.psn = service_.epoch(id_);
+    address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
     return address;
   }
 
@@ -164,6 +165,7 @@ class VirtualQueue final : public fabric::QueuePair {
                     "krcore: the address names no node of the cluster; pass what the peer's "
                     "address() returned");
       }
+      fabric::reads_in_flight(options_.max_outstanding_reads, *peer);  // checks the peer
       const ConnectResult result = service_.connect(id_, peer->node, 0, VqpId::of(peer->qp_num),
                                                     static_cast<std::uint16_t>(peer->psn));
       if (result != ConnectResult::kConnected) {

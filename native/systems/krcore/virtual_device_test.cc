@@ -42,6 +42,8 @@ std::unique_ptr<World> make_krcore_world(std::uint32_t nodes) {
 }
 
 const char* const kEarlySend = "a send may end before its receiver has posted a receive";
+const char* const kCheckedEarly = "the post of a receive checks its region";
+const char* const kPhysical = "the physical queue pair goes on";
 const char* const kPeerUnaware = "a request that its own side refuses does not reach the peer";
 
 const bool has_registered = [] {
@@ -51,9 +53,25 @@ const bool has_registered = [] {
       {"AReceiveThatIsTooShort", kEarlySend},
       {"RequestsThatCannotBePosted", "there are no datagrams"},
       {"AnOverrunKillsTheCompletionQueue", "software queues grow"},
-      {"NothingFollowsTheEndOfAQueuePair", "the physical queue pair goes on"},
+      {"NothingFollowsTheEndOfAQueuePair", kPhysical},
       {"FailedRequests", kPeerUnaware},
       {"Retries", kEarlySend},
+      {"NoRetryMeansOneAttempt", kEarlySend},
+      {"SeveralRetriesFollowTheFirstAttempt", kEarlySend},
+      {"ErrorsOfUnsignaledRequestsComplete", kEarlySend},
+      {"AWrongRemoteKeyOfEachOpcode", kPeerUnaware},
+      {"AnUnalignedAtomicWithAWrongKey", kPeerUnaware},
+      {"AReceiveWithoutItsRegion", kCheckedEarly},
+      {"ARegionOfAnotherDomain", kCheckedEarly},
+      {"ARegionWithoutTheRightOfLocalWrite", kCheckedEarly},
+      {"AFencedRequestWaitsForEarlierAtomics", "a send takes its payload at the post"},
+      {"MessagesOfNoBytes", "a request of no bytes names a region, too"},
+      {"AnOverrunEndsTheQueuePairsWhoseCompletionsItLost", "software queues grow"},
+      {"AMessageWhoseCompletionIsLostHasNoSuccess", "software queues grow"},
+      {"ALaterOwnerOfANumberHearsNothing", kPhysical},
+      {"AOneSidedResetReachesNobody", kPhysical},
+      {"AResponderThatGetsReadyLateAnswers", kPhysical},
+      {"AResponderThatIsNotReadyExceedsTheRetries", kPhysical},
   };
   other_worlds()["sim_krcore"] = {&make_krcore_world<0>, left_out};
   other_worlds()["shm_krcore"] = {&make_krcore_world<1>, left_out};

@@ -11,6 +11,7 @@
 #include "fabric/verbs/choice.h"
 #include "fabric/verbs/ib/library.h"
 #include "fabric/verbs/ib/translate.h"
+#include "fabric/verbs/ib/trial.h"
 #include "fabric/verbs/interfaces.h"
 
 namespace pyrdma::fabric::verbs {
@@ -114,6 +115,15 @@ Candidate unusable(const std::string& device, const std::string& problem) {
   return candidate;
 }
 
+// An error that has another cause than the device shows itself again when the device is opened.
+std::string problem_of(const Library& ib, ibv_context* context) {
+  try {
+    return lacking(Trial(ib, context));
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 }  // namespace
 
 bool has_provider() { return true; }
@@ -141,7 +151,10 @@ std::vector<Candidate> find_candidates() {
       continue;
     }
     ibv_device_attr attributes{};
-    if (ib.query_device(context, &attributes) == 0) {
+    const std::string problem = problem_of(ib, context);
+    if (!problem.empty()) {
+      all.push_back(unusable(name, problem));
+    } else if (ib.query_device(context, &attributes) == 0) {
       Candidate found;
       found.device = name;
       found.firmware = attributes.fw_ver;

@@ -15,12 +15,10 @@
 #include "fabric/verbs/ib/queue_pair.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
 #include "fabric/verbs/ib/translate.h"
+#include "fabric/verbs/ib/trial.h"
 
 namespace pyrdma::fabric::verbs {
 namespace {
-
-constexpr std::uint32_t kMostEntries = 1U << 22;
-constexpr std::uint32_t kInlineSizes[] = {1024, 512, 256, 192, 128, 64, 32, 0};
 
 ibv_context* open_by_name(const std::string& name) {
   const Library& ib = Library::get();
@@ -97,20 +95,9 @@ void VerbsDevice::read_capabilities() {
   }
   if (failure == 0) failure = ib.query_gid(context_, port(), choice_.gid_index, &gid_);
   if (failure != 0) throw_failed("query device " + choice_.device, failure);
-  const auto limit = [](int value) {
-    return std::min(static_cast<std::uint32_t>(std::max(value, 0)), kMostEntries);
-  };
   Capabilities& c = capabilities_;
-  c.rc = c.uc = c.ud = c.register_own_memory = c.own_files = true;
-  c.atomics = attributes_.atomic_cap != IBV_ATOMIC_NONE;
-  c.srq = attributes_.max_srq > 0;
-  c.max_completions = limit(attributes_.max_cqe);
-  c.max_queue_entries = std::min(limit(attributes_.max_qp_wr), c.max_completions);
-  if (c.srq) c.max_queue_entries = std::min(c.max_queue_entries, limit(attributes_.max_srq_wr));
-  c.max_sges = limit(attributes_.max_sge);
-  if (c.srq) c.max_sges = std::min(c.max_sges, limit(attributes_.max_srq_sge));
-  c.max_outstanding_reads =
-      std::min({limit(attributes_.max_qp_rd_atom), limit(attributes_.max_qp_init_rd_atom), 255U});
+  c.register_own_memory = c.own_files = true;
+  read_queue_capabilities(attributes_, Trial(ib, context_), &c);
   c.max_datagram = bytes_of(port_.active_mtu);
   constexpr std::uint32_t kMellanox = 0x2c9;
   c.least_timeout_us = is_soft_roce()                       ? kSoftRoceTimeoutUs
@@ -130,34 +117,7 @@ void VerbsDevice::read_capabilities() {
     c.device_memory_bytes = more.max_dm_size;
     c.device_memory = more.max_dm_size > 0;
   }
-  probe_inline();
   c.dc = c.srq && has_dynamic_transport(context_);
-}
-
-// No query tells the inline limit of a queue pair, so this function tries to make queue pairs with
-// smaller and smaller limits.
-void VerbsDevice::probe_inline() {
-  const Library& ib = Library::get();
-  const VerbsDomain domain(context_);
-  ibv_cq* cq = ib.create_cq(context_, 1, nullptr, nullptr, 0);
-  if (cq == nullptr) throw_failed("create a completion queue", errno);
-  for (const std::uint32_t bytes : kInlineSizes) {
-    ibv_qp_init_attr attributes{};
-    attributes.send_cq = attributes.recv_cq = cq;
-    attributes.cap = {1, 1, QpOptions{}.max_sges, 1, bytes};
-    attributes.qp_type = IBV_QPT_RC;
-    ibv_qp* qp = ib.create_qp(domain.pd(), &attributes);
-    if (qp == nullptr) {
-      const int error = errno;
-      if (error != ENOMEM || locked_memory_remedy().empty()) continue;
-      ib.destroy_cq(cq);
-      throw_failed("create a queue pair", error);
-    }
-    capabilities_.max_inline = bytes;
-    ib.destroy_qp(qp);
-    break;
-  }
-  ib.destroy_cq(cq);
 }
 
 void VerbsDevice::check_count(const char* what, std::uint64_t value, std::uint64_t least,
@@ -166,6 +126,16 @@ void VerbsDevice::check_count(const char* what, std::uint64_t value, std::uint64
   throw Error(ErrorCode::kInvalidArgument, std::string(what) + " is " + std::to_string(value) +
                                                "; this device allows " + std::to_string(least) +
                                                " to " + std::to_string(most));
+}
+
+void VerbsDevice::check_transport(Transport transport) const {
+  const Capabilities& c = capabilities_;
+  const bool is_there[] = {c.rc, c.uc, c.ud, c.dc};  // by Transport
+  if (is_there[static_cast<std::size_t>(transport)]) return;
+  throw Error(ErrorCode::kUnavailable,
+              "verbs: device " + choice_.device + " has no " + to_string(transport) + " transport" +
+                  (transport == Transport::kDc ? " (mlx5 has it from ConnectX-4 on)" : "") +
+                  "; use RC, or fabric shm or sim");
 }
 
 void VerbsDevice::check_path(const PathOptions& path) const {
@@ -234,12 +204,7 @@ std::unique_ptr<QueuePair> VerbsDevice::create_queue_pair(ProtectionDomain& pd,
                                                           const QpOptions& options,
                                                           SharedReceiveQueue* shared_receives) {
   const bool dynamic = options.transport == Transport::kDc;
-  if (dynamic && !capabilities_.dc) {
-    throw Error(
-        ErrorCode::kUnavailable,
-        "verbs: device " + choice_.device +
-            " has no DC transport (mlx5 has it from ConnectX-4 on); use RC or the sim fabric");
-  }
+  check_transport(options.transport);
   if (options.dc_target && (!dynamic || shared_receives == nullptr)) {
     throw Error(ErrorCode::kInvalidArgument,
                 "dc_target needs the DC transport and a shared receive queue");
@@ -291,6 +256,10 @@ bool VerbsDevice::is_port_up() const {
   const int failure =
       (Library::get().query_port)(context_, port(), reinterpret_cast<_compat_ibv_port_attr*>(&now));
   return failure == 0 && now.state == IBV_PORT_ACTIVE;
+}
+
+int VerbsDevice::rights_of(std::uint32_t access) const {
+  return access_to(capabilities_.atomics ? access : access & ~std::uint32_t{kRemoteAtomic});
 }
 
 std::uint16_t VerbsDevice::kind_of_path() const {

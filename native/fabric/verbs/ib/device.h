@@ -93,6 +93,8 @@ class VerbsDevice final : public NodeDevice {
   /// The kernel's software device differs from NICs; README.md lists the differences.
   bool is_soft_roce() const { return attributes_.vendor_id == 0xffffff; }
   bool is_port_up() const;
+  /// Returns the rights of `access` as the device takes them: none to atomics that it lacks.
+  int rights_of(std::uint32_t access) const;
   /// Returns the route to a peer. Throws Error(kInvalidArgument) for a node outside the run.
   ibv_ah_attr route_to(const QpAddress& peer, const PathOptions& path) const;
   /// Returns this node's address without the numbers of a queue pair. The low byte of its path is
@@ -106,8 +108,8 @@ class VerbsDevice final : public NodeDevice {
  private:
   std::uint16_t kind_of_path() const;
   void read_capabilities();
-  void probe_inline();
   void check_region(std::size_t bytes, std::uint32_t access) const;
+  void check_transport(Transport transport) const;
   void check_path(const PathOptions& path) const;
   void check_count(const char* what, std::uint64_t value, std::uint64_t least,
                    std::uint64_t most) const;

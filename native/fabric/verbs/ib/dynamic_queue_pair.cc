@@ -79,7 +79,9 @@ VerbsDynamicQueuePair::VerbsDynamicQueuePair(VerbsDevice& device, VerbsDomain& d
     : device_(device),
       domain_(domain.share()),
       options_(options),
-      allowed_(options.dc_target ? 0 : allowed_opcodes(Transport::kDc)),
+      allowed_(options.dc_target               ? 0
+               : device.capabilities().atomics ? allowed_opcodes(Transport::kDc)
+                                               : allowed_opcodes(Transport::kDc) & ~kAtomics),
       shared_completions_(receive_queue),
       record_(device.records().take(options.dc_target ? 0 : options.send_entries, 0)) {
   record_.datagram = false;
@@ -130,6 +132,7 @@ QpAddress VerbsDynamicQueuePair::address() const {
   QpAddress address = device_.address();
   address.qp_num = qp_->qp_num;
   address.qkey = options_.qkey;
+  address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
   return address;
 }
 
@@ -162,7 +165,7 @@ void VerbsDynamicQueuePair::modify(QpState next, const QpAddress* /*peer*/) {
     attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
     mask |= IBV_QP_PKEY_INDEX | IBV_QP_PORT;
     if (target) {
-      attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+      attributes.qp_access_flags = static_cast<unsigned>(device_.rights_of(options_.access));
       mask |= IBV_QP_ACCESS_FLAGS;
     }
   } else if (next == QpState::kReadyToReceive) {

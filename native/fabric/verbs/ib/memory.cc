@@ -88,7 +88,7 @@ VerbsRegion::VerbsRegion(VerbsDevice& device, VerbsDomain& domain, void* data, s
     map(bytes);
   const Library& ib = Library::get();
   const bool relaxed = (access & kRelaxedOrdering) != 0 && ib.reg_mr_iova2 != nullptr;
-  const int rights = access_to(access);
+  const int rights = device_.rights_of(access);
   mr_ = relaxed ? ib.reg_mr_iova2(domain.pd(), data_, bytes, reinterpret_cast<std::uint64_t>(data_),
                                   static_cast<unsigned>(rights) | IBV_ACCESS_RELAXED_ORDERING)
                 : (ib.reg_mr)(domain.pd(), data_, bytes, rights);
@@ -154,7 +154,7 @@ DeviceRegion::DeviceRegion(VerbsDevice& device, VerbsDomain& domain, std::size_t
   memory_ = ibv_alloc_dm(device.context(), &attributes);
   if (memory_ == nullptr)
     throw_failed("allocate " + std::to_string(bytes) + " bytes on the device", errno);
-  const unsigned rights = static_cast<unsigned>(access_to(access)) | IBV_ACCESS_ZERO_BASED;
+  const unsigned rights = static_cast<unsigned>(device.rights_of(access)) | IBV_ACCESS_ZERO_BASED;
   mr_ = ibv_reg_dm_mr(domain.pd(), memory_, 0, bytes, rights);
   if (mr_ == nullptr) {
     const int error = errno;

@@ -10,20 +10,10 @@
 #include "fabric/verbs/ib/completion_queue.h"
 #include "fabric/verbs/ib/shared_receive_queue.h"
 #include "fabric/verbs/ib/translate.h"
+#include "fabric/verbs/ib/trial.h"
 
 namespace pyrdma::fabric::verbs {
 namespace {
-
-ibv_qp_type type_of(Transport transport) {
-  switch (transport) {
-    case Transport::kUc:
-      return IBV_QPT_UC;
-    case Transport::kUd:
-      return IBV_QPT_UD;
-    default:
-      return IBV_QPT_RC;
-  }
-}
 
 std::uint32_t random_psn() {
   std::uint32_t psn = 0;
@@ -70,7 +60,8 @@ VerbsQueuePair::VerbsQueuePair(VerbsDevice& device, VerbsDomain& domain,
     : device_(device),
       domain_(domain.share()),
       options_(options),
-      allowed_(allowed_opcodes(options.transport)),
+      allowed_(allowed_opcodes(options.transport) &
+               (device.capabilities().atomics ? ~0U : ~kAtomics)),
       longest_(!device.is_soft_roce()                ? 0
                : options.transport == Transport::kUd ? device.capabilities().max_datagram
                                                      : device.capabilities().max_message),
@@ -117,6 +108,7 @@ QpAddress VerbsQueuePair::address() const {
   address.qp_num = qp_->qp_num;
   address.psn = psn_;
   address.qkey = options_.qkey;
+  address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
   return address;
 }
 
@@ -151,12 +143,11 @@ void VerbsQueuePair::modify(QpState next, const QpAddress* peer) {
       }
       break;
     default:
-      // The kernel has no direct transition from RESET to ERROR.
-      if (next == QpState::kError && from == QpState::kReset) to_init();
       attributes.qp_state = state_to(next);
       change(attributes, IBV_QP_STATE);
   }
   if (next == QpState::kReset) {
+    psn_ = random_psn();
     record_.forget();
     record_.sends_done.store(sent_, std::memory_order_release);
     record_.receives_done.store(received_, std::memory_order_release);
@@ -196,7 +187,7 @@ void VerbsQueuePair::to_init() {
     attributes.qkey = options_.qkey;
     mask |= IBV_QP_QKEY;
   } else {
-    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    attributes.qp_access_flags = static_cast<unsigned>(device_.rights_of(options_.access));
     mask |= IBV_QP_ACCESS_FLAGS;
   }
   change(attributes, mask);
@@ -219,6 +210,7 @@ void VerbsQueuePair::to_ready_to_receive(const QpAddress* peer) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   }
   if (options_.transport == Transport::kRc) {
+    reads_at_once_ = reads_in_flight(options_.max_outstanding_reads, *peer);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
     mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -235,7 +227,7 @@ void VerbsQueuePair::to_ready_to_send() {
     attributes.timeout = timeout();
     attributes.retry_cnt = retry_count();
     attributes.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
-    attributes.max_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(reads_at_once_);
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   change(attributes, mask);
@@ -246,16 +238,20 @@ void VerbsQueuePair::take_step(QpState next, ibv_qp_attr& attributes, unsigned m
   if (next == QpState::kInit) {
     if (options_.pkey_index != 0)
       attributes.pkey_index = static_cast<std::uint16_t>(options_.pkey_index);
-    attributes.qp_access_flags = static_cast<unsigned>(access_to(options_.access));
+    attributes.qp_access_flags = static_cast<unsigned>(device_.rights_of(options_.access));
     mask |= IBV_QP_ACCESS_FLAGS;
   } else if (next == QpState::kReadyToReceive) {
     PathOptions path = options_.path;
     if (path.service_level == 0) path.service_level = attributes.ah_attr.sl;
     if (path.traffic_class == 0) path.traffic_class = attributes.ah_attr.grh.traffic_class;
     set_path(attributes.ah_attr, path);
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(options_.max_outstanding_reads);
     attributes.min_rnr_timer = rnr_timer_code(options_.rnr_timer_us);
-    mask |= IBV_QP_MIN_RNR_TIMER;
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   } else {
+    // librdmacm has what the peer serves.
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(
+        std::min<std::uint32_t>(attributes.max_rd_atomic, options_.max_outstanding_reads));
     attributes.timeout = timeout();
     attributes.retry_cnt = retry_count();
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT;

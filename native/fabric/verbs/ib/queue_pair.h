@@ -53,6 +53,7 @@ class VerbsQueuePair final : public QueuePair, public Silenceable {
   Record& record_;
   ibv_qp* qp_ = nullptr;
   std::uint32_t psn_ = 0;
+  std::uint32_t reads_at_once_ = 0;  // reads and atomics in flight to the peer
   // The state as set; the device may have changed to an error state.
   std::atomic<QpState> state_{QpState::kReset};
   std::uint32_t sent_ = 0;      // position of the next send

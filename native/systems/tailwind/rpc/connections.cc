@@ -261,7 +261,7 @@ void Transport::end_session(std::uint64_t number, CallEnd end) {
   std::ranges::sort(calls);
   for (const std::uint64_t call : calls) end_call(call, end);
   if (closed_.contains(session.peer)) {
-    session.qp->modify(fabric::QpState::kError);
+    session.qp->fail();
     closing_[session.peer].push_back(std::move(session.qp));
   }
   session.qp.reset();
@@ -272,7 +272,7 @@ void Transport::end_session(std::uint64_t number, CallEnd end) {
 void Transport::end_log(ServerId peer) {
   const auto end = log_ends_.find(peer);
   if (end == log_ends_.end()) return;
-  end->second.qp->modify(fabric::QpState::kError);
+  end->second.qp->fail();
   closing_[peer].push_back(std::move(end->second.qp));
   log_ends_.erase(end);
 }
