@@ -27,6 +27,7 @@ enum class Nak : std::uint8_t {
   kNone,
   kSequence,  // a message before this one is missing (IBA 9.7.5.2.8: PSN sequence error)
   kNotReady,  // no receive is posted (RNR)
+  kSilent,    // the responder answers nothing
 };
 
 /// The request of the initiator. All chunks of the request and of its response carry the same

@@ -67,6 +67,7 @@ namespace pyrdma::fabric::sim {
   X(nic, receive_cache, "count", 1, 1e12, "posted receives that the NIC keeps or fetches ahead")  \
   X(nic, receive_strides, "count", 1, 65536, "most datagrams that one receive takes; 1: no strides")       \
   X(nic, doorbell_carries_any, "bool", 0, 1, "a doorbell carries a single request without inline payload") \
+  X(nic, answers_overrun, "bool", 0, 1, "a message whose completion is lost is answered with an error") \
   X(nic, page_bytes, "B", 4096, 1e12, "page size of registered memory")                                   \
   X(nic, max_outstanding_reads, "count", 1, 1024, "reads and atomics in flight per queue pair")           \
   X(nic, device_memory_bytes, "B", 0, 1e12, "memory on the NIC; 0 where there is none")                   \

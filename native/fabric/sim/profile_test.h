@@ -62,6 +62,7 @@ inline std::map<std::string, double> test_profile_values() {
                                                 {"nic.receive_cache", 1e6},
                                                 {"nic.receive_strides", 512},
                                                 {"nic.doorbell_carries_any", 1},
+                                                {"nic.answers_overrun", 1},
                                                 {"nic.page_bytes", 2097152},
                                                 {"nic.max_outstanding_reads", 16},
                                                 {"nic.has_dc", 1},

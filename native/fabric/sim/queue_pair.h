@@ -92,7 +92,7 @@ class alignas(64) QueuePairCore {
   std::uint32_t references = 0;  // messages, completions and events that name this core
   std::uint32_t peer_number = 0, peer_psn = 0;
   std::uint64_t connection = 0;  // each connect() makes another one
-  std::uint32_t reads_at_once;  // reads and atomics in flight
+  std::uint32_t reads_at_once;   // reads and atomics in flight
   Nic* peer_nic = nullptr;
 
   SendQueue sends;

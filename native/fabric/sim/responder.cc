@@ -201,6 +201,7 @@ void Responder::request_executes(Message& message, Picos now) {
     return execute_out_of_order(message, *target, now);
   state.asked_ = false;
   message.status = execute(message, *target, now);
+  if (message.nak == Nak::kSilent) return nic_.retransmitter.lost(message, now);
   if (message.nak != Nak::kNone) {
     nic_.trace("is not ready for", message, now);
     nic_.mark(TimelineRow::kResponder, "receiver not ready", message, now);
@@ -322,8 +323,10 @@ Status Responder::execute_send(Message& message, QueuePairCore& target) {
       return Status::kSuccess;
     case Receiver::Delivery::kTooLong:
       return Status::kRemoteInvalidRequest;
-    case Receiver::Delivery::kBadBuffer:
     case Receiver::Delivery::kOverrun:
+      if (nic_.fabric().profile.nic_answers_overrun == 0) message.nak = Nak::kSilent;
+      return Status::kRemoteOperation;
+    case Receiver::Delivery::kBadBuffer:
       return Status::kRemoteOperation;
     case Receiver::Delivery::kGap:  // the whole message comes again
       state.expected_.offset = 0;

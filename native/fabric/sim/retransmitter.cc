@@ -11,7 +11,7 @@ namespace {
 constexpr Time kLeastTimeout = 8192;  // ns: 4.096 us * 2 (IBA 11.6.2: local ACK timeout)
 // The event keeps a destroyed queue pair alive, so it comes from time to time.
 constexpr Picos kLook = 10'000'000'000;  // 10 ms
-}
+}  // namespace
 
 // ---- the timer ----
 

@@ -38,8 +38,8 @@ struct World {
   void violation(const char* kind, const std::string& text);
   check::History& log(Log which) { return logs[static_cast<std::size_t>(which)]; }
   bool all_ended() const;
-  /// A client has failed. The failure is correct only if the error blames a node that was killed, or
-  /// one that has itself failed correctly.
+  /// A client has failed. The failure is correct only if the error blames a node that was killed,
+  /// or one that has itself failed correctly.
   void failed(NodeId node, const Error& error) { failures.push_back({node, error}); }
   /// Adds the verdicts of the checkers on the histories.
   void check();

@@ -9,8 +9,12 @@
 #include "fabric/sim/faulty_world_test.h"
 #include "fuzz/small_test.h"
 
-namespace pyrdma::fabric::sim {
+namespace pyrdma::fuzz {
 namespace {
+using namespace fabric;
+using fabric::sim::FaultyWorld;
+using fabric::sim::MemoryModel;
+
 constexpr std::uint32_t kLongest = 700'000;
 constexpr std::uint32_t kLengths[] = {0,     8,     64,    4096,    16384,
                                       16385, 40000, 65536, 200'000, kLongest};
@@ -235,7 +239,7 @@ class ConnectionSearch {
 
 TEST(ConnectionFuzz, PromisesHoldUnderFaultsFromManySeeds) {
   std::uint64_t successes = 0, errors = 0, repeated = 0;
-  const std::uint64_t seeds = (fuzz::kSlowed ? 40 : 300) * fuzz::search_factor();
+  const std::uint64_t seeds = (kSlowed ? 40 : 300) * search_factor();
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ConnectionSearch search(seed);
@@ -252,4 +256,4 @@ TEST(ConnectionFuzz, PromisesHoldUnderFaultsFromManySeeds) {
 }
 
 }  // namespace
-}  // namespace pyrdma::fabric::sim
+}  // namespace pyrdma::fuzz
