@@ -88,6 +88,13 @@ bool Retransmitter::gives_up(QueuePairCore& qp, std::uint64_t sequence) {
 
 // ---- losses and negative acknowledgements ----
 
+// Deviation: a repetition that the peer asks for counts only where none is allowed. A NIC counts
+// it, but a chunk stands for several packets: those in front of the lost one would have been
+// progress.
+bool Retransmitter::may_not_repeat(QueuePairCore& qp, std::uint64_t sequence) {
+  return qp.options.retry_count == 0 && gives_up(qp, sequence);
+}
+
 void Retransmitter::lost(Message& message, Picos now) {
   nic_.mark(TimelineRow::kReceiver, "lost", message, now);
   message.initiator->retransmit.lost_answer_ |= message.is_response();
@@ -95,7 +102,7 @@ void Retransmitter::lost(Message& message, Picos now) {
 }
 
 void Retransmitter::sequence_error(QueuePairCore& qp, Position from, Picos now) {
-  if (gives_up(qp, from.sequence)) return;
+  if (may_not_repeat(qp, from.sequence)) return;
   qp.retransmit.hear(now);
   go_back(qp, from, now);
 }
@@ -121,7 +128,7 @@ void Retransmitter::response_missing(QueuePairCore& qp, Picos now) {
   const Position hole{missing, qp.completer.delivered(missing)};
   if (state.waits_for_receiver_ || hole == state.hole_) return;
   state.hole_ = hole;
-  if (gives_up(qp, missing)) return;
+  if (may_not_repeat(qp, missing)) return;
   state.hear(now);
   go_back(qp, {missing, 0}, now);
 }

@@ -2,9 +2,10 @@
 // missing response or the retry timer starts go-back-N. The connection also waits for a receiver
 // that is not ready (RNR), and gives up after too many retries without progress.
 //
-// A connection never hangs. Each answer that brings nothing new, and each end of the timer, counts
-// as a retry. Only progress sets the count back: an acknowledgement or response beyond the furthest
-// byte so far. A request has a finite number of bytes, so it completes, or its retries run out.
+// A connection never hangs. Each end of the timer counts as a retry, and only progress sets the
+// count back: an acknowledgement or response beyond the furthest byte so far. A responder asks for
+// a gap once, and a requester for a missing response once, so after that only the timer repeats. A
+// request has a finite number of bytes, so it completes, or its retries run out.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -93,6 +94,7 @@ class Retransmitter {
  private:
   static Position oldest_unanswered(const QueuePairCore& qp);
   static bool gives_up(QueuePairCore& qp, std::uint64_t sequence);
+  static bool may_not_repeat(QueuePairCore& qp, std::uint64_t sequence);
   Nic& nic_;
   Rng draws_;
 };

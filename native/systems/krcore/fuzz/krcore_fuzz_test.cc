@@ -85,7 +85,6 @@ const FoundBug kFoundBugs[] = {
     {"stale_meta_kept", {{Fault::crash, 3}}},
     {"read_before_receive", {}},
     {"strangers_believed", {}},
-    {"one_sender_kept", {{Fault::crash, 3}}},
 };
 
 class KrcoreFuzzBugs : public testing::TestWithParam<FoundBug> {};
@@ -107,13 +106,14 @@ TEST_P(KrcoreFuzzBugs, AreFound) {
   RecordProperty("seeds_to_kill", static_cast<int>(found));
 }
 
-// The others are found in bugs_test.cc.
+// The others are found in bugs_test.cc, and one_sender_kept in vqp/zero_copy_test.cc: one seed in
+// 600 finds it here.
 TEST(KrcoreFuzz, EveryBugHasATest) {
   const std::vector<std::string_view> elsewhere{
       "error_by_opcode",     "dead_queue_pair_kept",  "lease_from_answer",    "id_bound_off_by_one",
       "error_mid_list",      "transfer_without_fake", "transfer_without_ack", "generation_ignored",
       "offers_of_last_life", "unknown_confirmed",     "offers_in_turn",       "no_way_kept",
-      "full_table_ignored",  "buckets_kept"};
+      "full_table_ignored",  "buckets_kept",          "one_sender_kept"};
   for (const std::string_view name : kBugNames) {
     EXPECT_TRUE(std::ranges::find(elsewhere, name) != elsewhere.end() ||
                 std::ranges::any_of(kFoundBugs, [&](const auto& bug) { return bug.name == name; }))
