@@ -35,6 +35,7 @@ class LiteQueue final : public fabric::QueuePair {
     fabric::QpAddress address;
     address.node = device_.lite_.env().node();
     address.qp_num = number_;
+    address.reads = static_cast<std::uint16_t>(options_.max_outstanding_reads);
     return address;
   }
 

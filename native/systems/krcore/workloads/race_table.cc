@@ -106,6 +106,7 @@ TableNode::Ends TableNode::connect(std::uint32_t number) {
     if (!is_raw()) {
       fabric::QpAddress peer;
       peer.node = storage;
+      peer.reads = static_cast<std::uint16_t>(options.max_outstanding_reads);
       pair.connect(peer);
       continue;
     }
