@@ -41,6 +41,7 @@ LACKS = {
     "CarriesWhatRcCarries",
     "DeviceMemoryIsReachedByRequestsOnly",
     "DeviceMemoryIsUsedUpAndComesBack",
+    "MessagesOfSeveralSendersStayApart",
     "NothingFollowsTheEndOfATarget",
     "NothingOvertakesARequestThatWaits",
 }
