@@ -33,6 +33,7 @@ inline Options options_of(const std::string& world, Options options) {
     options.join_timeout = 50 * kMillisecond;
     options.idle_after = 200 * kMicrosecond;
     options.timeout_us = 16;
+    options.retry_count = 3;
   }
   return options;
 }
