@@ -19,7 +19,7 @@ constexpr Time kConnecting = 2 * kMillisecond, kConnectingEach = kMillisecond;
 
 fabric::QpOptions pair_options() {
   fabric::QpOptions options;
-  options.timeout_us = 100;
+  options.timeout_us = 16;
   options.retry_count = 3;
   options.send_entries = 128;
   return options;
