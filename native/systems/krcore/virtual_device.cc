@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 
 #include "base/error.h"
@@ -99,7 +100,7 @@ class VirtualQueue final : public fabric::QueuePair {
   fabric::Transport transport() const override { return fabric::Transport::kRc; }
   std::uint32_t qp_num() const override { return id_.number(); }
   QpState state() const override {
-    return service_.state(id_) == VqpState::kError ? QpState::kError : state_;
+    return service_.state(id_) == VqpState::kError ? QpState::kError : state_.load();
   }
   fabric::QpAddress address() const override {
     fabric::QpAddress address;
@@ -182,7 +183,7 @@ class VirtualQueue final : public fabric::QueuePair {
     } else if (next == QpState::kReset) {
       service_.reset(id_);
     }
-    state_ = next == QpState::kError ? state_ : next;
+    if (next != QpState::kError) state_ = next;
   }
 
   std::size_t poll_sends(std::span<fabric::Completion> out) { return service_.poll(id_, out); }
@@ -194,7 +195,7 @@ class VirtualQueue final : public fabric::QueuePair {
   VirtualCompletions& sends_;
   VirtualCompletions& receives_;
   VqpId id_;
-  QpState state_ = QpState::kReset;
+  std::atomic<QpState> state_{QpState::kReset};  // other threads post meanwhile
 };
 
 std::size_t VirtualQueue::poll_receives(std::span<fabric::Completion> out) {
