@@ -96,8 +96,8 @@ inline Outcome ShmQueuePair::deliver_as(const WorkRequest& request, const Pieces
     // A DC target serves other initiators, too, so it stays in service.
     if (options_.transport != Transport::kDc || has_overrun) fail_responder(path, batch);
     if (!reliable) return Outcome::kDone;
-    return status == Status::kLocalLength ? Outcome::kRemoteInvalidRequest
-                                          : Outcome::kRemoteOperation;
+    if (status == Status::kLocalLength) return Outcome::kRemoteInvalidRequest;
+    return path.may_answer() ? Outcome::kRemoteOperation : Outcome::kUnreachable;
   }
   completion.opcode = is_send ? Opcode::kReceive : Opcode::kReceiveWriteImm;
   completion.byte_count = static_cast<std::uint32_t>(pieces.bytes);

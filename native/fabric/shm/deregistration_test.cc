@@ -93,6 +93,8 @@ struct Case {
   Status fault;
 };
 
+class ShmKill : public testing::TestWithParam<Opcode> {};
+
 class ShmDeregistration : public testing::TestWithParam<Case> {};
 
 TEST_P(ShmDeregistration, EndsARequestUnderWayOrFindsItWhole) {
@@ -115,6 +117,46 @@ INSTANTIATE_TEST_SUITE_P(Opcodes, ShmDeregistration,
                            return std::string(to_string(param.param.opcode)) +
                                   (param.param.local ? "_local" : "_remote");
                          });
+
+// The regions of a killed node go with it, and it says nothing about that.
+TEST_P(ShmKill, NeverAnswersARequest) {
+  int late = 0;
+  for (int round = 0; round < (kSanitized ? 8 : 24); ++round) {
+    Pair pair;
+    auto dying = pair.b.device().allocate(*pair.b.pd, kLong, kAllAccess);
+    const auto mine = pair.a.device().allocate(*pair.a.pd, kLong, kAllAccess);
+    const Sge sge = mine->sge(0, kLong), into = dying->sge(0, kLong);
+    if (GetParam() == Opcode::kSend) {
+      ASSERT_TRUE(pair.b.receive(into));
+    }
+    WorkRequest request;
+    request.sges = &sge;
+    request.sge_count = 1;
+    request.opcode = GetParam();
+    request.remote_addr = dying->addr();
+    request.rkey = dying->rkey();
+    std::atomic<bool> begun{false};
+    std::thread killer([&] {
+      while (!begun.load()) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::microseconds(100 * (round % 16)));
+      pair.cluster.kill(1);
+      dying.reset();
+    });
+    begun.store(true);
+    EXPECT_EQ(pair.a.qp->post({&request, 1}).accepted, 1U);
+    const auto got = pair.a.wait(1);
+    killer.join();
+    ASSERT_EQ(got.size(), 1U);
+    if (got[0].status == Status::kSuccess) continue;
+    EXPECT_EQ(got[0].status, Status::kRetryExceeded) << "round " << round;
+    ++late;
+  }
+  EXPECT_GT(late, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Opcodes, ShmKill,
+                         testing::Values(Opcode::kRead, Opcode::kWrite, Opcode::kSend),
+                         [](const auto& param) { return std::string(to_string(param.param)); });
 
 // An atomic that finds the page given back would return zero.
 TEST(ShmRegion, AnAtomicNeverCountsInMemoryWithoutAnOwner) {

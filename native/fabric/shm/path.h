@@ -52,6 +52,8 @@ class Path {
   const Translation* known_region(std::uint32_t key) const { return regions_.find(key); }
   /// Looks at the peer's table, whatever is known of the key.
   bool has_region(std::uint32_t key) const { return peer_->has_region(key); }
+  /// See Peer::may_answer().
+  bool may_answer() const { return peer_->may_answer(); }
   std::uint32_t qkey() const { return qkey_; }
   std::uint32_t qpn() const { return qpn_; }
   Time rnr_timer() const { return rnr_timer_; }

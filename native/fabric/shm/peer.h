@@ -115,6 +115,9 @@ class Peer {
   bool attach();
   /// Null before attach() has succeeded.
   Control* control() const { return control_.load(std::memory_order_acquire); }
+  /// Returns false when the node is gone, or its process has ended and the monitor will say so.
+  /// Costs a system call.
+  bool may_answer() const;
   /// Tells all requesters of this process that the node is gone.
   void mark_gone();
 

@@ -341,6 +341,7 @@ Outcome ShmQueuePair::execute(const WorkRequest& request, Batch& batch) {
 Outcome ShmQueuePair::remote_fault(Outcome fault, Path& path, Batch& batch) {
   has_taken_ = false;
   if (!is_reliable(options_.transport)) return Outcome::kDone;
+  if (!path.may_answer()) return Outcome::kUnreachable;  // its regions went with it
   if (options_.transport == Transport::kRc) fail_responder(path, batch);
   return fault;
 }

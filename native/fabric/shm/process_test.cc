@@ -98,6 +98,26 @@ TEST(ShmProcess, PingPong) {
   EXPECT_TRUE(session.dead_nodes().empty());  // the peer has left
 }
 
+// A process that ends closes its files first. The requester has not mapped the region yet, and the
+// monitor does not know of the end.
+TEST(ShmProcess, AFirstRequestToAnEndingPeerFindsItSilent) {
+  for (int round = 0; round < 8; ++round) {
+    const Session session({2, 1});
+    ShmNode self(session.name(), 0, 2, session.token());
+    Child child(role("server", session, 1));
+    Env& env = self.env();
+    Objects objects(env);
+    ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 0), objects.remote, 0));
+    ASSERT_EQ(objects.complete(env).status, Status::kSuccess);  // it names no region
+    const std::string file = "/proc/" + std::to_string(child.pid()) + "/fd/0";
+    child.signal(SIGKILL);
+    while (::access(file.c_str(), F_OK) == 0 && env.now() < objects.deadline) {
+    }
+    ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 8), objects.remote, 0));
+    EXPECT_EQ(objects.complete(env).status, Status::kRetryExceeded);
+  }
+}
+
 TEST(ShmProcess, KilledPeerIsUnreachableWithinASecond) {
   std::optional<Session> session(std::in_place, SessionOptions{2, 1});
   ShmNode self(session->name(), 0, 2, session->token());
