@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pyrdma._native import native
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises
 from tests.harness.support import environment
+from tests.kills import killed_in_run
 from tests.leftovers import shared_memory
 
 READS = workload.VerbsLoad(op="read", size=8, depth=4, mode="rate", record_latency=True)
@@ -171,9 +171,9 @@ def test_a_killed_node_is_named_and_the_others_end() -> None:
     cluster = rd.Cluster.local(nodes=3, fabric="shm", mode="process")
     assert isinstance(cluster, ProcessCluster)
     processes = cluster.process_ids
-    threading.Timer(0.5, lambda: cluster.kill(2)).start()
     begin = time.monotonic()
-    with raises(rd.Error, 2, processes[2], "SIGKILL"):
+    ended = raises(rd.Error, 2, processes[2], "SIGKILL")
+    with killed_in_run(cluster, 2, after_s=0.5), ended:
         cluster.run(READS, duration_s=30)
     assert time.monotonic() - begin < 10
     assert not any(Path(f"/proc/{process}").exists() for process in processes)

@@ -7,7 +7,6 @@ import importlib
 import json
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pyrdma.check import check
 from pyrdma.hosts import cluster as host_clusters
 from tests.errors import raises
 from tests.harness.support import pyrdma
+from tests.kills import killed_in_run
 from tests.programs import support
 
 MAIN = """\
@@ -130,11 +130,9 @@ def test_a_deadline_ends_a_program(made: Any) -> None:
 
 
 def test_a_killed_process_ends_a_program(made: Any) -> None:
-    killer = threading.Timer(0.3, made.kill, [1])
-    killer.start()
-    with raises(rd.NodeEnded, "h0", "node 1", "SIGKILL"):
+    ended = raises(rd.NodeEnded, "h0", "node 1", "SIGKILL")
+    with killed_in_run(made, 1, after_s=0.1), ended:
         made.program(support.waits_for_ever, deadline_s=20)
-    killer.join()
 
 
 def test_a_node_that_is_down_costs_nothing_but_the_program(made: Any) -> None:

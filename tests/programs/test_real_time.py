@@ -6,7 +6,6 @@ import functools
 import runpy
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ import pytest
 
 import pyrdma as rd
 from pyrdma.check import check
+from pyrdma.processes import ProcessCluster
 from pyrdma.program import Node
 from tests.errors import raises
+from tests.kills import killed_in_run
 from tests.programs.support import (
     client,
     client_of_itself,
@@ -229,11 +230,9 @@ def test_arguments_of_processes_are_plain_values() -> None:
 
 def test_a_killed_process_ends_the_program() -> None:
     with rd.Cluster.local(nodes=2) as cluster:
-        killer = threading.Timer(0.2, cluster.kill, [1])
-        killer.start()
-        with raises(rd.NodeEnded, "node 1"):
+        assert isinstance(cluster, ProcessCluster)
+        with killed_in_run(cluster, 1, after_s=0.1), raises(rd.NodeEnded, "node 1"):
             cluster.program(waits_for_ever, deadline_s=20)
-        killer.join()
 
 
 OWN = """\

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyrdma as rd
 from pyrdma import workload
 from pyrdma.processes import ProcessCluster
 from tests.errors import raises, unnamed
+from tests.kills import killed_in_run
 from tests.leftovers import shared_memory
 
 WAIT_TIMEOUT_S = 2.0
@@ -63,12 +63,9 @@ def test_survivors_name_the_killed_node(load: workload.Workload) -> None:
     cluster = rd.Cluster.local(nodes=3, fabric="shm", mode="process")
     assert isinstance(cluster, ProcessCluster)
     processes = cluster.process_ids
-    timer = threading.Timer(1.0, lambda: cluster.kill(2))
-    timer.start()
     begin = time.monotonic()
-    with raises(rd.Error, 2) as raised:
+    with killed_in_run(cluster, 2, after_s=1.0), raises(rd.Error, 2) as raised:
         cluster.run(load, duration_s=60, timeout_s=60)
-    timer.join()
     # Two timeouts: a wait for a peer whose own wait must end first, then the failing reads.
     # The rest is for a busy machine.
     assert time.monotonic() - begin < 1 + 2 * WAIT_TIMEOUT_S + 5
