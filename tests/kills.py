@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,8 +18,8 @@ def killed_in_run(cluster: ProcessCluster, node: int, after_s: float) -> Iterato
         while cluster._running is None:
             if over.wait(0.001):
                 return
-        time.sleep(after_s)
-        cluster.kill(node)
+        if not over.wait(after_s):
+            cluster.kill(node)
 
     killer = threading.Thread(target=kill)
     killer.start()
