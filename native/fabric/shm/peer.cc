@@ -26,9 +26,8 @@ bool Peer::is_present() const {
 // A process that ends closes its files before its parent, or the monitor, can know of its end.
 bool Peer::may_answer() const {
   if (!is_present()) return false;
-  const std::uint32_t descriptor = relaxed(session_.entries[node_].control_descriptor);
-  const std::string file = "/proc/" + std::to_string(pid_) + "/fd/" + std::to_string(descriptor);
-  return ::access(file.c_str(), F_OK) == 0;
+  const auto control = static_cast<int>(relaxed(session_.entries[node_].control_descriptor));
+  return ::access(file_of(pid_, control).c_str(), F_OK) == 0;
 }
 
 bool Peer::attach() {

@@ -12,6 +12,7 @@
 #include "base/remote_word.h"
 #include "env/storage.h"
 #include "env/thread/thread_storage.h"
+#include "fabric/shm/segment.h"
 
 namespace pyrdma::fabric::shm {
 namespace {
@@ -109,7 +110,7 @@ TEST(ShmProcess, AFirstRequestToAnEndingPeerFindsItSilent) {
     Objects objects(env);
     ASSERT_TRUE(objects.qp->write(objects.region->sge(64, 0), objects.remote, 0));
     ASSERT_EQ(objects.complete(env).status, Status::kSuccess);  // it names no region
-    const std::string file = "/proc/" + std::to_string(child.pid()) + "/fd/0";
+    const std::string file = file_of(child.pid(), 0);
     child.signal(SIGKILL);
     while (::access(file.c_str(), F_OK) == 0 && env.now() < objects.deadline) {
     }

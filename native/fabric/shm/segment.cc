@@ -80,11 +80,14 @@ std::shared_ptr<Mapping> Mapping::create(std::uint64_t bytes) {
   return mapping;
 }
 
+std::string file_of(int pid, int descriptor) {
+  return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
+}
+
 std::shared_ptr<Mapping> Mapping::open(int pid, int descriptor, std::uint64_t inode,
                                        std::uint64_t bytes) {
   if (pid <= 0 || descriptor < 0 || bytes == 0 || bytes > (1ULL << 46)) return nullptr;
-  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(descriptor);
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const Descriptor file(::open(file_of(pid, descriptor).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   return map(file.get(), bytes, &inode);
 }
 

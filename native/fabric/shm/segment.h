@@ -5,8 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 namespace pyrdma::fabric::shm {
+
+/// Returns the path of a descriptor of a process. There is none once the process has closed it, or
+/// ends.
+std::string file_of(int pid, int descriptor);
 
 /// Mapping is a mapped memory file. A seal forbids resizing, so that a peer cannot make our
 /// accesses fault.
