@@ -140,7 +140,8 @@ void Completer::negative(const Message& message, Picos now) {
   if (message.nak == Nak::kSequence)
     nic_.retransmitter.sequence_error(qp, message.position(), now);
   else
-    nic_.retransmitter.receiver_not_ready(qp, message.position(), now, message.rnr_wait);
+    nic_.retransmitter.receiver_not_ready(qp, message.position(), now,
+                                          to_picos(Time{message.rnr_wait_us} * kMicrosecond));
 }
 
 void Completer::response_completes(Message& message, Picos now) {

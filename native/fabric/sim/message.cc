@@ -55,12 +55,12 @@ void Message::copy_from(const Message& other) {
   std::memcpy(payload(), other.payload(), chunk.length);
 }
 
-void Message::refuse(Nak why, Position at, Picos wait) {
+void Message::refuse(Nak why, Position at, std::uint32_t wait_us) {
   nak = why;
   header.sequence = at.sequence;
   header.signaled = false;
   chunk = {.offset = at.offset};
-  rnr_wait = wait;
+  rnr_wait_us = wait_us;
 }
 
 void MessagePool::grow() {

@@ -99,11 +99,11 @@ struct alignas(64) Message final : SimEvent {
 
   static constexpr std::size_t kSmall = 64;
   std::byte small[kSmall];
-  std::vector<std::byte> large;  // the pool keeps this memory
+  std::uint32_t rnr_wait_us = 0;  // the wait that Nak::kNotReady imposes
+  std::vector<std::byte> large;   // the pool keeps this memory
   AtomicOperands operands;
   std::uint64_t sampled = 0;       // mask of the pieces of a read's payload that are sampled
   Message* next_behind = nullptr;  // next in the queue of answers behind a long read
-  Picos rnr_wait = 0;              // the wait that Nak::kNotReady imposes
 
   std::byte* payload() { return chunk.length <= kSmall ? small : large.data(); }
   const std::byte* payload() const { return chunk.length <= kSmall ? small : large.data(); }
@@ -113,7 +113,7 @@ struct alignas(64) Message final : SimEvent {
   bool is_response() const { return stage == Stage::kResponseArrives; }
   Position position() const { return {header.sequence, chunk.offset}; }
   /// Turns a request into the negative acknowledgement that the responder expects `at` first.
-  void refuse(Nak why, Position at, Picos wait);
+  void refuse(Nak why, Position at, std::uint32_t wait_us = 0);
   /// Makes this message a duplicate of `other` with its own copy of the payload.
   void copy_from(const Message& other);
 };

@@ -221,7 +221,7 @@ void Responder::execute_out_of_order(Message& message, QueuePairCore& target, Pi
   ResponderState& state = message.initiator->responder;
   if (message.position() < state.expected_) return execute_duplicate(message, target, now);
   if (std::exchange(state.asked_, true)) return nic_.release(message);
-  message.refuse(Nak::kSequence, state.expected_, 0);
+  message.refuse(Nak::kSequence, state.expected_);
   nic_.responses.answer(message, now - message.placement, now);
 }
 
@@ -331,15 +331,14 @@ Status Responder::execute_send(Message& message, QueuePairCore& target) {
     case Receiver::Delivery::kGap:  // the whole message comes again
       state.expected_.offset = 0;
       state.asked_ = true;
-      message.refuse(Nak::kSequence, state.expected_, 0);
+      message.refuse(Nak::kSequence, state.expected_);
       return Status::kSuccess;
     case Receiver::Delivery::kNotReady:
       break;
   }
   ++nic_.counters().rnr_naks;
   state.asked_ = true;
-  message.refuse(Nak::kNotReady, message.position(),
-                 to_picos(Time{target.options.rnr_timer_us} * kMicrosecond));
+  message.refuse(Nak::kNotReady, message.position(), target.options.rnr_timer_us);
   return Status::kSuccess;
 }
 
