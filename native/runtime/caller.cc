@@ -90,6 +90,7 @@ inline void Caller::post_to(Connection& connection, std::span<fabric::WorkReques
       connection.last_write = position;
     } else {
       connection.last_flush = position;
+      if (request.opcode != fabric::Opcode::kRead) connection.last_atomic = position;
     }
   }
   requests.back().wr_id = bits.add();
@@ -147,8 +148,19 @@ fabric::Status Caller::await_pair(NodeId peer) {
     return connection.completed.load(std::memory_order_acquire) >= position;
   };
   if (!completed()) runtime_.wait_until(*this, completed, "completion of a pair fence");
-  return connection.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed
-                                                           : fabric::Status::kSuccess;
+  const fabric::Status lost =
+      connection.losses.any() ? hear_of_losses({&connections_[peer], 1}) : fabric::Status::kSuccess;
+  return connection.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed : lost;
+}
+
+// Returns why the connection has lost a write or an atomic that this caller has not heard of yet.
+// Requires the lock of the connection's caller.
+fabric::Status Caller::hear_of_loss(const Connection& connection) {
+  const std::uint64_t newest = connection.losses.newest(connection.last_change());
+  std::uint64_t& heard = heard_[&connection];
+  if (newest <= heard) return fabric::Status::kSuccess;
+  heard = newest;
+  return connection.losses.why();
 }
 
 Mark Caller::mark(NodeId peer, AckKey& key) { return mark_of(*this, peer, key); }
@@ -158,12 +170,13 @@ Mark Caller::mark_of(Caller& other, NodeId peer, AckKey& key) {
   Connection& connection = *other.connections_[peer];
   std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
   if (shared_) lock.lock();
+  const fabric::Status lost = lost_by(connection);
   if (connection.last_write > connection.last_flush) {
     env_.reached("fence/mark after a write");
     other.make_room(1, lock, *this);
     flush(connection, key);
   }
-  return {&connection, connection.last_flush};
+  return {&connection, connection.last_flush, unheard_change(connection), lost};
 }
 
 fabric::Status Caller::fence_thread() { return fence({&runtime_.callers_[index_], 1}); }
@@ -173,6 +186,7 @@ fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   const Scope step(env_, scope::fence);
   AckKey key;
+  fabric::Status status = fabric::Status::kSuccess;
   // Operations after the fence must wait for the positions that the connections have now. They need
   // not wait for later positions: other callers continue to post.
   std::vector<std::pair<Connection*, std::uint64_t>> awaited;
@@ -181,6 +195,12 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     if (shared_) lock.lock();
     for (const auto& connection : caller->connections_) {
       const Scope one(env_, scope::fence_connection);
+      if (connection->losses.any()) [[unlikely]] {
+        const fabric::Status lost = hear_of_loss(*connection);
+        if (status == fabric::Status::kSuccess) status = lost;
+        if (connection->error.load(std::memory_order_relaxed) != fabric::Status::kSuccess)
+          continue;  // nothing in flight on it will be placed
+      }
       if (connection->last_write > connection->last_flush) {
         caller->make_room(1, lock, *this);
         flush(*connection, key);  // the key waits for it, and so for all requests before it
@@ -192,7 +212,8 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
       }
     }
   }
-  fabric::Status status = key.wait();
+  const fabric::Status flushed = key.wait();
+  if (status == fabric::Status::kSuccess) status = flushed;
   for (const auto& [connection, position] : awaited) {
     const auto placed = [&, connection = connection, position = position] {
       return connection->completed.load(std::memory_order_acquire) >= position;
@@ -200,6 +221,28 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     if (!placed()) runtime_.wait_until(*this, placed, "completion of a fence");
     if (status == fabric::Status::kSuccess)
       status = connection->error.load(std::memory_order_relaxed);
+  }
+  if (status != fabric::Status::kSuccess) [[unlikely]] {
+    // The report that follows covers all that has been lost until now.
+    for (const auto& caller : callers) hear_of_losses(caller->connections_);
+  }
+  return status;
+}
+
+// Returns the position of the last write or atomic, or 0 if this caller knows that it is lost.
+std::uint64_t Caller::unheard_change(const Connection& connection) {
+  const std::uint64_t change = connection.last_change();
+  return connection.losses.any() && change <= heard_[&connection] ? 0 : change;
+}
+
+// The same for connections of one caller, with its lock.
+fabric::Status Caller::hear_of_losses(std::span<const std::unique_ptr<Connection>> connections) {
+  std::unique_lock<Mutex> lock(connections.front()->caller->posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  fabric::Status status = fabric::Status::kSuccess;
+  for (const auto& connection : connections) {
+    const fabric::Status lost = lost_by(*connection);
+    if (status == fabric::Status::kSuccess) status = lost;
   }
   return status;
 }

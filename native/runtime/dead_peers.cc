@@ -22,12 +22,17 @@ bool means_down(Status status) {
 Status Runtime::note_failure(Connection& connection, Status status) {
   const NodeId peer = connection.peer;
   const Status first = connection.error.load(std::memory_order_relaxed);
+  const auto keep = [&](Status why) {
+    if (first != Status::kSuccess) return;
+    connection.error.store(why, std::memory_order_relaxed);
+    connection.losses.begin(connection.completed.load(std::memory_order_relaxed) + 1, why);
+  };
   if (!means_down(status) || peer == self() || (first != Status::kSuccess && !means_down(first))) {
-    if (first == Status::kSuccess) connection.error.store(status, std::memory_order_relaxed);
+    keep(status);
     return status;
   }
   mark_down(peer, status);
-  if (first == Status::kSuccess) connection.error.store(why_down(peer), std::memory_order_relaxed);
+  keep(why_down(peer));
   return connection.error.load(std::memory_order_relaxed);
 }
 

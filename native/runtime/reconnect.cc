@@ -58,6 +58,7 @@ void Runtime::rejoin() {
       }
       connection->qp->fail();
       connection->error.store(Status::kFlushed, std::memory_order_relaxed);
+      connection->losses.begin(1, Status::kFlushed);
     }
     if (peer != self()) peers_[peer].down.store(Status::kFlushed, std::memory_order_release);
   }
@@ -120,7 +121,8 @@ bool Runtime::take_into_use(NodeId peer, const Handshake& handshake) {
     Connection& connection = *connections[i];
     std::swap(connection.qp, there.offered[i]);
     connection.fence_next = false;
-    connection.last_write = connection.last_flush = connection.posted;
+    connection.losses.end(connection.posted, connection.last_change());
+    connection.last_flush = connection.posted;  // there is nothing to place
     connection.error.store(Status::kSuccess, std::memory_order_relaxed);
   }
   std::vector<Connection*> all;

@@ -20,7 +20,8 @@ class Barrier : public Channel {
   /// Blocks until every participant has called it equally often. After the barrier, operations that
   /// any participant did before it, from any thread, are visible to all (global fence). One caller
   /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
-  /// wait_timeout.
+  /// wait_timeout, and Error(kUnavailable), before it counts, when a write or an atomic of this
+  /// node has been lost that no barrier of this caller has reported yet.
   void wait(Caller& me) {
     const Scope all(me.env(), scope::barrier);
     if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);

@@ -124,6 +124,8 @@ TEST_P(LocoWorlds, PeersReachARegionOnlyAsItsChannelAsks) {
           EXPECT_EQ(three.fetch_add(1, written.at(1), 0, 1, c.sge(8)).wait(),
                     fabric::Status::kRemoteAccess);
           EXPECT_EQ(written.read(two, 1, 0, b.sge(8)).wait(), fabric::Status::kFlushed);
+          // What was refused is not placed: the barrier says so once.
+          EXPECT_TRUE(refuses([&] { barrier.wait(one); }, ErrorCode::kUnavailable, {"bar"}));
         }
         barrier.wait(manager.caller(0));
       },

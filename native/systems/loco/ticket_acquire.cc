@@ -37,7 +37,7 @@ bool AcquireOp::poll(Time now) {
     case Stage::kLocalQueue:
       return enter(now);
     case Stage::kHandover:
-      return locks_->locals_[index_].placed.reached() && hold();
+      return locks_->locals_[index_].placed.reached() && take_over();
     case Stage::kTicket:
     case Stage::kServing:
       return words_.key.query() && answered();
@@ -60,9 +60,21 @@ bool AcquireOp::enter(Time now) {
   ticket_ = local.ticket;
   handed_over_ = true;
   stage_ = Stage::kHandover;
-  if (local.placed.reached()) return hold();
+  if (local.placed.reached()) return take_over();
   me_->env().reached("lock/hand-over before placement");
   return false;
+}
+
+// A thread must not find the writes of the last holder missing without a word. It hears of them
+// once, and the lock goes on to the next thread or node.
+bool AcquireOp::take_over() {
+  const fabric::Status lost = locks_->locals_[index_].placed.status();
+  hold();
+  if (lost == fabric::Status::kSuccess) [[likely]]
+    return true;
+  locks_->start_release(*me_, index_);
+  stage_ = Stage::kNone;
+  locks_->throw_lost(index_, lost);
 }
 
 void AcquireOp::ask_ticket() {

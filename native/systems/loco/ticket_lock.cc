@@ -128,10 +128,11 @@ AckKey TicketLocks::release_in_steps(Caller& me, std::uint64_t i, const LockPlac
 void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
   const Bugs& bugs = manager().bugs();
   bugs.fence_release([&] {
-    if (fence == Fence::kPair && options_.unawaited_fence) return me.fence_pair(host);
-    const fabric::Status status = fence == Fence::kPair     ? me.await_pair(host)
-                                  : fence == Fence::kThread ? bugs.fence_thread(me)
-                                                            : bugs.fence_global(me);
+    const bool is_pair = fence == Fence::kPair;
+    const fabric::Status status = is_pair && options_.unawaited_fence ? me.fence_pair(host)
+                                  : is_pair                           ? me.await_pair(host)
+                                  : fence == Fence::kThread           ? bugs.fence_thread(me)
+                                                                      : bugs.fence_global(me);
     if (status != fabric::Status::kSuccess) throw_unplaced(me, i, status);
   });
 }
@@ -147,6 +148,16 @@ void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status sta
                   "; check the protected data, then release with Fence::kNone",
               false)
       .blaming(silent);
+}
+
+void TicketLocks::throw_lost(std::uint64_t i, fabric::Status status) const {
+  throw Error(ErrorCode::kUnavailable,
+              "lock " + std::to_string(i) + " of '" + name() +
+                  "': writes of its last holder, a thread of this node, to node " +
+                  std::to_string(host_of(i)) + " were lost (" + to_string(status) +
+                  "); check the protected data, then acquire the lock again",
+              false)
+      .blaming({host_of(i)});
 }
 
 // The next thread uses other queue pairs, so the order within this queue pair does not help it: it

@@ -135,6 +135,7 @@ class AcquireOp {
   };
   AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks);
   bool enter(Time now);
+  bool take_over();
   bool answered();
   [[gnu::noinline]] bool learn_serving();
   bool compare(std::uint64_t serving, Time now = 0);
@@ -215,7 +216,7 @@ class TicketLocks : public Channel {
     bool has_ticket = false;                         // the node holds the lock
     std::uint32_t handovers = 0;                     // since the ticket was taken
     std::uint64_t ticket = 0;
-    Mark placed;  // when it is reached, the last holder's writes are placed
+    Mark placed;  // when it is reached, the last holder's writes are placed or lost
   };
 
   void make(Joins joins);
@@ -237,6 +238,7 @@ class TicketLocks : public Channel {
   [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,
                                  std::uint64_t serving) const;
   [[noreturn]] void throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const;
+  [[noreturn]] void throw_lost(std::uint64_t i, fabric::Status status) const;
   [[noreturn]] void throw_unreachable(std::uint64_t i, fabric::Status status) const;
 
   std::uint64_t count_;
