@@ -166,6 +166,45 @@ TEST_P(LocoWorlds, AWideVariableIsNeverTorn) {
   });
 }
 
+// The owner pushes with two callers in turn. No copy ever goes back, and the last push stays.
+TEST(LocoOwnedVarSim, CallersTakeTurns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(2, true, seed));
+    ManagerOptions options;
+    options.callers = 2;
+    cluster.run([&](Env& env) {
+      constexpr std::uint64_t kPushes = 100;
+      Manager manager(env, options);
+      OwnedVar<std::uint64_t> all(manager, "all", 0, Updates::kPushed);
+      OwnedVar<std::uint64_t> one(manager, "one", 0, Updates::kPushed);
+      Barrier barrier(manager, "bar");
+      manager.wait_for_ready();
+      barrier.wait(manager.caller(0));
+      if (env.node() == 0) {
+        for (std::uint64_t i = 1; i <= kPushes; ++i) {
+          all.store(i);
+          all.push(manager.caller(i % 2));
+          one.store(i);
+          one.push_to(manager.caller(i / 3 % 2), 1);
+        }
+        barrier.wait(manager.caller(0));
+      } else {
+        std::uint64_t seen = 0, seen_one = 0;
+        while (seen < kPushes || seen_one < kPushes) {
+          ASSERT_GE(*all.try_load(), seen) << seed;
+          ASSERT_GE(*one.try_load(), seen_one) << seed;
+          seen = *all.try_load();
+          seen_one = *one.try_load();
+          env.sleep_until(env.now() + 200);
+        }
+        barrier.wait(manager.caller(0));
+        EXPECT_EQ(*all.try_load(), kPushes);
+        EXPECT_EQ(*one.try_load(), kPushes);
+      }
+    });
+  }
+}
+
 TEST_P(LocoWorlds, AtomicsOfAllNodesCountTogether) {
   ManagerOptions options;
   options.callers = 2;

@@ -16,6 +16,7 @@
 #include "base/remote_word.h"
 #include "systems/loco/channel.h"
 #include "systems/loco/scopes.h"
+#include "systems/loco/writer_turn.h"
 
 namespace pyrdma::loco {
 
@@ -60,6 +61,10 @@ class OwnedVar : public Channel {
     }
     value_ = value;
   }
+  // Pushes: the owner's calls, one thread at a time. A change of the caller waits until the pushes
+  // of the caller before it are placed in all copies: an earlier value that came later would stay.
+  // Throws then as Caller::wait_until does, and has pushed nothing.
+
   /// Writes the last stored value to the copy of `reader`. The call takes the value now.
   AckKey push_to(Caller& me, NodeId reader) { return push_to_each(me, {&reader, 1}); }
   /// Writes the last stored value to the copies of all participants. The call takes the value now.
@@ -148,6 +153,9 @@ class OwnedVar : public Channel {
   }
   AckKey push_to_each(Caller& me, std::span<const NodeId> readers) {
     const Scope step(me.env(), scope::push);
+    const auto is_ours = [&] { return turn_.take(me, participants()); };
+    if (!is_ours()) [[unlikely]]
+      me.wait_until(is_ours, "placement of the pushes of another caller");
     AckKey all;
     while (!readers.empty()) {  // each block of the key keeps a block of memory
       const auto some = readers.first(std::min(readers.size(), runtime::AckBits::kMost));
@@ -166,7 +174,8 @@ class OwnedVar : public Channel {
 
   NodeId owner_;
   LocalRegion local_;
-  T value_{};  // the last stored value, for pushes
+  T value_{};        // the last stored value, for pushes
+  WriterTurn turn_;  // of the pushes
 };
 
 }  // namespace pyrdma::loco

@@ -104,18 +104,21 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
                     std::to_string(max_message()) + ": raise its capacity");
   }
   const Scope step(me.env(), scope::ring_broadcast);
-  if (!takes_over(me)) return std::nullopt;
+  if (!turn_.take(me, participants())) [[unlikely]] {
+    me.env().reached("ring/change of caller");
+    return std::nullopt;
+  }
   const std::uint64_t begin = begin_of(message.size());
   if (!acknowledged(freed_by(message.size()))) {
     me.env().reached("ring/full");
     return std::nullopt;
   }
   me.env().charge_copy(message.size(), &footprint_.value());
-  const std::uint64_t from = end_;
   if (begin != end_) {
     me.env().reached("ring/skip");
     frame(end_, kSkip, {});
   }
+  const std::uint64_t from = end_;
   end_ = frame(begin, static_cast<std::uint32_t>(message.size()), message);
   push(me, from, begin, kFrame + padded(message.size(), 8));
   return end_;
@@ -147,27 +150,6 @@ void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::
   }
 }
 
-// Returns true once the messages of the caller before are placed.
-bool RingBuffer::takes_over(Caller& me) {
-  if (sender_ == nullptr || (sender_ == &me && placed_.empty())) {
-    sender_ = &me;
-    return true;
-  }
-  if (placed_.empty()) {
-    AckKey key;
-    for (const NodeId reader : participants()) {
-      if (reader != self()) placed_.push_back(me.mark_of(*sender_, reader, key));
-    }
-  }
-  if (!std::ranges::all_of(placed_, &Mark::reached)) {
-    me.env().reached("ring/change of caller");
-    return false;
-  }
-  placed_.clear();
-  sender_ = &me;
-  return true;
-}
-
 std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> message) {
   while (true) {
     if (const std::optional<std::uint64_t> end = try_broadcast(me, message)) return *end;
@@ -196,7 +178,7 @@ std::vector<NodeId> RingBuffer::unacknowledged(std::uint64_t position) {
 void RingBuffer::wait_for_room(Caller& me, std::uint64_t bytes) {
   const std::uint64_t position = freed_by(bytes);
   try {
-    me.wait_until([&] { return takes_over(me) && acknowledged(position); },
+    me.wait_until([&] { return turn_.take(me, participants()) && acknowledged(position); },
                   "free space in the ring buffer");
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kTimeout) throw;

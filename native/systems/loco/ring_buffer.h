@@ -15,6 +15,7 @@
 #include "env/scope.h"
 #include "systems/loco/bugs.h"
 #include "systems/loco/sst.h"
+#include "systems/loco/writer_turn.h"
 
 namespace pyrdma::loco {
 
@@ -32,10 +33,10 @@ class RingBuffer : public Channel {
   std::uint64_t max_message() const { return capacity_ / 2 - kFrame; }
 
   // Calls of the writer, one thread at a time. Threads may take turns, each with its own caller. A
-  // change of the caller costs a read of no bytes per reader: the new caller's queue pairs must not
-  // overtake messages that are not placed yet. A late byte of an earlier lap would destroy a
-  // message of this lap, if the place held that byte's value before: the reader has then not missed
-  // it.
+  // change of the caller costs a read of no bytes per reader (WriterTurn): the new caller's queue
+  // pairs must not overtake messages that are not placed yet. A late byte of an earlier lap would
+  // destroy a message of this lap, if the place held that byte's value before: the reader has then
+  // not missed it.
 
   /// Sends a copy of `message` to every reader and returns the position after it. Blocks while the
   /// ring is full. Throws Error(kInvalidArgument) for a message that is too long, and
@@ -53,7 +54,8 @@ class RingBuffer : public Channel {
   /// Returns the readers that keep a message of `bytes` bytes from the ring now.
   std::vector<NodeId> awaited_for(std::uint64_t bytes) { return unacknowledged(freed_by(bytes)); }
 
-  // Calls of a reader, one thread.
+  // Calls of a reader, one thread at a time; each may use another caller. A change of the caller
+  // that acknowledges waits until the acknowledgements before it are placed.
 
   /// Returns the next message if all of it has arrived: a copy that lasts until the next call.
   /// Never blocks.
@@ -76,7 +78,6 @@ class RingBuffer : public Channel {
   std::uint64_t frame(std::uint64_t position, std::uint32_t length,
                       std::span<const std::byte> bytes);
   void push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes);
-  bool takes_over(Caller& me);
   void wait_for_room(Caller& me, std::uint64_t bytes);
 
   NodeId writer_;
@@ -86,8 +87,7 @@ class RingBuffer : public Channel {
   std::optional<Footprint> footprint_;  // of ring_
   Sst<std::uint64_t> acks_;             // positions that the readers have acknowledged
   std::uint64_t end_ = 0;               // writer: the position after the last message
-  Caller* sender_ = nullptr;            // writer: the caller of the last message
-  std::vector<Mark> placed_;            // writer: reached when that caller's messages are placed
+  WriterTurn turn_;                     // writer
   std::uint64_t at_ = 0;                // reader: the position of the next message
   std::uint64_t told_ = 0;              // reader: the last acknowledged position
   std::vector<std::byte> copy_;

@@ -100,6 +100,42 @@ std::int64_t wrong_with(Bug bug, Time later) {
   return wrong;
 }
 
+// A reader acknowledges with two callers in turn. An acknowledgement that came late would free less
+// than the last one, for good. Messages are lost on the way, so that requests of two queue pairs
+// overtake each other by much.
+TEST(LocoRingSim, CallersOfAReaderTakeTurns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimOptions world = sim_options(2, true, seed);
+    world.faults[Fault::loss].rate = 0.01;
+    fabric::sim::SimCluster cluster(world);
+    ManagerOptions options;
+    options.callers = 2;
+    options.wait_timeout = 100 * kMillisecond;
+    cluster.run([&](Env& env) {
+      constexpr std::uint64_t kRounds = 100, kEach = 20;
+      Manager manager(env, options);
+      RingBuffer ring(manager, "ring", 0, 256);
+      Barrier barrier(manager, "bar");
+      manager.wait_for_ready();
+      Caller& me = manager.caller(0);
+      for (std::uint64_t i = 0; i < kRounds * kEach; ++i) {
+        if (env.node() == 0) {
+          const std::uint64_t end = ring.broadcast(me, {});
+          if (i % kEach + 1 != kEach) continue;
+          // The last acknowledgement of the round stays the last.
+          me.wait_until([&] { return ring.acknowledged(end); }, "all acknowledgements");
+          env.sleep_until(env.now() + 3 * kMillisecond);
+          ASSERT_TRUE(ring.acknowledged(end)) << seed;
+        } else {
+          me.wait_until([&] { return ring.next(me).has_value(); }, "a message");
+          ring.acknowledge(manager.caller(i % kEach == 5 ? 1 : 0));
+        }
+      }
+      barrier.wait(me);
+    });
+  }
+}
+
 TEST(LocoBugs, ATailThatIsAFlagIsKilled) {
   EXPECT_EQ(wrong_with(Bug::kNone, 0), 0);
   EXPECT_GT(wrong_with(Bug::kTailIsAFlag, 0), 0);
