@@ -1,13 +1,15 @@
 """Stored results as tables: everything in a folder, a whole sweep for the claims, a figure's data.
 
-Newer measurements supersede older ones of the same point: same parameters, profile, overrides,
-seed, repetition and length, and in real time the same machine. Other seeds and repetitions of that
-point by older code go with it, so that a median is over one code. All files stay.
+Newer measurements, those of later runs, supersede older ones of the same point: same parameters,
+profile, overrides, seed, repetition and length, and in real time the same machine. Other seeds and
+repetitions of that point by older code go with it, so that a median is over one code. All files
+stay.
 """
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -173,10 +175,32 @@ def by_value(m: Measurement) -> tuple[Any, ...]:
 
 def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the newest measurement of every point; see the module's text."""
-    ordered = sorted(measurements, key=lambda m: m.stopped)
+    ordered = _by_run(measurements)
     last = {_subject(m.identity, *_RUN): m for m in ordered}
     same = (m for m in ordered if _same_code(m, last[_subject(m.identity, *_RUN)]))
     return list({_subject(m.identity): m for m in same}.values())
+
+
+def _by_run(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Order measurements by their runs; a clock that says otherwise gives a warning."""
+    ordered = sorted(measurements, key=lambda m: m.order)
+    last: dict[tuple[Any, ...], Measurement] = {}
+    wrong: list[tuple[Measurement, Measurement]] = []
+    for m in ordered:
+        before = last.get(_subject(m.identity, *_RUN))
+        if before is not None and before.run < m.run and before.stopped > m.stopped:
+            wrong.append((before, m))
+        last[_subject(m.identity, *_RUN)] = m
+    if wrong:
+        before, m = wrong[0]
+        warnings.warn(
+            f"points of {m.identity['experiment']} of run {before.run} are dated "
+            f"{before.stopped}, and later ones of run {m.run} {m.stopped}: a clock was wrong; the "
+            "order of the runs decides which are newer",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return ordered
 
 
 def of_today(experiment: Experiment, measurements: Sequence[Measurement]) -> list[Measurement]:
@@ -409,7 +433,7 @@ def _whole(
     }
     if not whole:
         return []
-    last = max(whole, key=lambda group: max(m.stopped for m in whole[group]))
+    last = max(whole, key=lambda group: max(m.order for m in whole[group]))
     return [m for group, found in sorted(whole.items()) if group[0] == last[0] for m in found]
 
 
@@ -429,7 +453,7 @@ def in_figure(
     ]
     if not chosen:
         return []
-    chosen.sort(key=lambda m: m.stopped)
+    chosen.sort(key=lambda m: m.order)
     machine = chosen[-1].identity["machine"]
     chosen = [m for m in chosen if m.identity["machine"] == machine]
     last = {_spot(m.identity): m for m in chosen}

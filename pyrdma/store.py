@@ -10,6 +10,10 @@ full disk loses the running points only, a power failure also those since the la
 
 A file's name is the hash of all that its numbers depend on (`Task.identity`), and its first line
 holds the hash of the rest. A reader checks both, and every field, before it uses any number.
+
+Each run of an experiment into a folder has a number, above those of all runs before it, and its
+points hold the number. So the order of two measurements of a point is that of their runs, whatever
+the clocks of their machines said.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ __all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_po
 MOST_BYTES = 256 << 20
 """Longest file of a point."""
 
+_MOST_RUNS = 2**53
 _NAME = re.compile(r"[0-9a-f]{20}\.jsonl")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{20}\.jsonl\.\w{8}")
 _POINTS, _DAMAGED, _LOCK = "points", "damaged", "lock"
@@ -110,13 +115,15 @@ class Measurement:
     machine
         The CPU that measured, in virtual time too.
     stopped
-        Time of the measurement's end, in UTC.
+        Time of the measurement's end, in UTC, by the clock of the machine that measured.
     rows, samples, histograms
         Numbers of the whole cluster; of nodes and threads; latencies. See `Result`.
     flags
         Conditions of the measurement (`pyrdma.conditions`), such as ``retransmit``.
     workloads
         The runs of workloads, each with ``workload``, ``nodes`` and ``parameters``.
+    run
+        Number of the run into the folder that measured it; 0 in a file of an earlier version.
     """
 
     identity: Mapping[str, Any]
@@ -129,6 +136,12 @@ class Measurement:
     provenance: Mapping[str, Any]
     flags: Sequence[str] = ()
     workloads: Sequence[Mapping[str, Any]] = ()
+    run: int = 0
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Key that sorts measurements of one folder from the oldest to the newest."""
+        return self.run, self.stopped
 
     @property
     def key(self) -> str:
@@ -165,12 +178,14 @@ class Store:
         points = own_folder(self.folder, _POINTS)
         self._written = WrittenFolder(points)
         self._lock = lock_folder(self.folder, _LOCK)
+        last = 0
         for entry in points.iterdir():
             if _TEMPORARY.fullmatch(entry.name):  # of a killed worker
                 with suppress(OSError):
                     entry.unlink()
-            elif _NAME.fullmatch(entry.name):
-                self._check(entry)
+            elif _NAME.fullmatch(entry.name) and (found := self._whole(entry)):
+                last = max(last, found.run)
+        self._run = min(last + 1, _MOST_RUNS)
 
     def close(self) -> None:
         """Wait until all points are on the disk, and release the folder."""
@@ -189,7 +204,7 @@ class Store:
 
     def is_measured(self, task: Task) -> bool:
         """Return whether a task has a whole measurement; set a damaged one aside."""
-        return self._check(self.path(task.key))
+        return self._whole(self.path(task.key)) is not None
 
     def put(self, task: Task, content: bytes) -> None:
         """Write the file of a task's point, which another process has made with `point_file`.
@@ -203,22 +218,21 @@ class Store:
         """
         path = self.path(task.key)
         _parse(content, path.name)
-        self._written.write(path.name, content)
+        self._written.write(path.name, _of_run(content, self._run))
 
-    def _check(self, path: Path) -> bool:
+    def _whole(self, path: Path) -> Measurement | None:
+        """Return a measurement if it is whole; set a damaged one aside."""
         try:
-            read_point(path)
+            return read_point(path)
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             if error.errno not in _WRONG_KIND:
                 raise disk_error(path, error) from error
             self._set_aside(path, error)
         except ValueError as error:
             self._set_aside(path, error)
-        else:
-            return True
-        return False
+        return None
 
     def _set_aside(self, path: Path, error: Exception) -> None:
         place = own_folder(self.folder, _DAMAGED) / path.name
@@ -276,9 +290,18 @@ def point_file(task: Task, result: Result, conditions: Conditions | None = None)
                 f"{name} of the point {shown(dict(task.point.params))} of {task.point.experiment} "
                 "cannot be stored: give texts of at most 4096 characters and numbers of 64 bits"
             )
-    body = json.dumps(document, allow_nan=False).encode()
+    return _file_of(json.dumps(document, allow_nan=False).encode())
+
+
+def _file_of(body: bytes) -> bytes:
     header = {"schema": SCHEMA, "sha256": hashlib.sha256(body).hexdigest()}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def _of_run(content: bytes, run: int) -> bytes:
+    """Return the content of a point's file, a JSON object, with the number of its run."""
+    _, _, body = content.removesuffix(b"\n").partition(b"\n")
+    return _file_of(body.rstrip().removesuffix(b"}") + b', "run": %d}' % run)
 
 
 def read_folder(folder: Path) -> list[Measurement]:
@@ -342,7 +365,8 @@ def _parse(content: bytes, name: str) -> Measurement:
     if isinstance(document, dict):
         for later in ("flags", "workloads"):  # a file of an earlier version lacks them
             document.setdefault(later, [])
-    for field, shape in _FIELDS.items():
+        document.setdefault("run", 0)
+    for field, shape in (*_FIELDS.items(), ("run", _run)):
         if not isinstance(document, dict) or not shape(document.get(field)):
             raise ValueError(f"its field {field!r} is missing or wrong")
     assert isinstance(document, dict)
@@ -363,6 +387,7 @@ def _parse(content: bytes, name: str) -> Measurement:
         provenance=document["provenance"],
         flags=document["flags"],
         workloads=document["workloads"],
+        run=document["run"],
     )
 
 
@@ -380,6 +405,7 @@ def _json(content: bytes) -> object:
 
 
 _text = _shapes.text(4096)
+_run = _shapes.integer(0, _MOST_RUNS)
 _node = _shapes.integer(-1, 2**31 - 1)
 _values = _shapes.mapping_of(_shapes.is_value, 256)
 

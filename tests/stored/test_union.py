@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pyrdma as rd
-from pyrdma import runs
+from pyrdma import provenance, results, runs, store
 from pyrdma.claims import undecided
 from tests.errors import raises, unnamed
 from tests.stored.tree import Tree
@@ -102,6 +102,31 @@ def test_a_quick_run_of_new_code_is_drawn_before_a_full_one_of_old(tree: Tree) -
     tree.edit("FACTOR = 100", "FACTOR = 200")
     note = tree.run().note
     assert "1 of the 3 points" in note, "n=2 alone is of the old code"
+
+
+def test_points_dated_in_the_future_do_not_outlive_their_run(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as wrong_clock:
+        wrong_clock.setattr(provenance, "now", lambda: "2999-01-01T00:00:00+00:00")
+        tree.run(quick=False)
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    tree.run(quick=False)
+    with pytest.warns(RuntimeWarning, match="run 1 .*2999.* run 2 .*a clock was wrong"):
+        table = rd.load(tree.out)
+    assert sorted(table["value"]) == [200, 400, 800]
+
+
+def test_points_of_an_earlier_version_are_older_than_any_run(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(store, "_of_run", lambda content, _run: content)
+        tree.run()
+    tree.edit("FACTOR = 100", "FACTOR = 200")
+    tree.run()
+    assert sorted(rd.load(tree.out)["value"]) == [200, 800]
+    assert sorted({m.run for m in results.stored_in(tree.out)}) == [0, 1]
 
 
 def test_a_run_that_fails_wholly_keeps_all_and_names_the_line(
