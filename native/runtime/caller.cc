@@ -41,7 +41,7 @@ Caller::Caller(Runtime& runtime, std::uint32_t index)
       limit_(runtime.options().max_in_flight),
       blocks_(runtime.memory(), runtime.options().block_bytes, runtime.options().blocks),
       acks_(*this),
-      unfinished_mutex_(runtime.env()),
+      dropped_(runtime.env()),
       posting_(runtime.env()),
       shared_(runtime.options().callers > 1) {}
 
@@ -257,73 +257,18 @@ void Caller::keep(MemRef&& block, AckKey&& key) {
   has_leftovers_ = true;
 }
 
-// A step of other work may add work; the step holds the lock.
 void Caller::finish_later(std::unique_ptr<Unfinished> work) {
   env_.reached("runtime/dropped work");
   has_leftovers_ = true;
-  if (stepping_) return added_.push_back(std::move(work));
-  const std::lock_guard lock(unfinished_mutex_);
-  unfinished_.push_back(std::move(work));
-  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
-}
-
-// The thread of the caller destroys the work, because the work may hold its blocks.
-void Caller::forget(const void* object) {
-  if (!has_unfinished()) return;
-  const std::lock_guard lock(unfinished_mutex_);
-  for (const auto& work : unfinished_) {
-    if (work->object_ == object) work->object_ = nullptr;
-  }
+  dropped_.add(std::move(work));
 }
 
 bool Caller::tidy() {
   std::erase_if(kept_, [](const Kept& kept) { return kept.key.query(); });
-  if (stepping_) return false;  // a step takes a block, or waits for room
-  bool ended = false;
-  const std::exception_ptr error = has_unfinished() ? step_unfinished(ended) : nullptr;
-  has_leftovers_ = !kept_.empty() || has_unfinished();
-  if (error) std::rethrow_exception(error);
+  if (dropped_.is_stepping()) return false;  // a step takes a block, or waits for room
+  const bool ended = dropped_.any() && dropped_.step();
+  has_leftovers_ = !kept_.empty() || dropped_.any();
   return ended;
-}
-
-// Returns the first error that nobody has been told yet.
-std::exception_ptr Caller::step_unfinished(bool& ended) {
-  const std::lock_guard lock(unfinished_mutex_);
-  struct Stepping {
-    bool& flag;
-    ~Stepping() { flag = false; }
-  } const stepping{stepping_ = true};
-  std::exception_ptr error;
-  bool again = true;
-  while (again) {  // the end of one may let another go on, and nothing else wakes a waiter then
-    again = false;
-    for (const auto& work : unfinished_) {
-      if (work->object_ == nullptr) continue;
-      try {
-        if (!work->poll()) continue;
-        work->object_ = nullptr;
-        again = ended = true;
-      } catch (const Error& failure) {
-        if (!std::exchange(work->reported_, true) && !error) error = std::current_exception();
-        if (failure.code() != ErrorCode::kTimeout) work->object_ = nullptr;
-      }
-    }
-  }
-  std::erase_if(unfinished_, [](const auto& work) { return work->object_ == nullptr; });
-  for (auto& work : added_) unfinished_.push_back(std::move(work));
-  added_.clear();
-  unfinished_count_.store(unfinished_.size(), std::memory_order_release);
-  return error;
-}
-
-bool Caller::give_up_unfinished() {
-  const std::lock_guard lock(unfinished_mutex_);
-  const bool reported = std::all_of(unfinished_.begin(), unfinished_.end(), [](const auto& work) {
-    return work->reported_ || work->object_ == nullptr;
-  });
-  unfinished_.clear();
-  unfinished_count_.store(0, std::memory_order_release);
-  return reported;
 }
 
 void Caller::wait_until_ref(FunctionRef<bool()> ready, const char* what) {

@@ -20,6 +20,7 @@
 #include "fabric/fabric.h"
 #include "runtime/ack_key.h"
 #include "runtime/connection.h"
+#include "runtime/dropped_work.h"
 #include "runtime/memory_pool.h"
 
 namespace pyrdma::runtime {
@@ -67,23 +68,6 @@ class Requests : public boost::container::static_vector<fabric::WorkRequest, 9> 
   std::span<fabric::WorkRequest> span() { return {data(), size()}; }
 };
 
-/// Work that its owner has dropped before its end, such as an acquisition whose ticket must be
-/// passed on. `object` is the object that it works on. If `reported`, the owner has got an error of
-/// this work already, and further errors end it silently; otherwise its error goes to the caller.
-class Unfinished {
- public:
-  Unfinished(const void* object, bool reported) : object_(object), reported_(reported) {}
-  virtual ~Unfinished() = default;
-  /// Takes a step; returns true when nothing is left to do. May wait for room for a request only.
-  /// After an Error(kTimeout) it is called again.
-  virtual bool poll() = 0;
-
- private:
-  friend class Caller;
-  const void* object_;  // nullptr: it is gone, and so is the work
-  bool reported_;
-};
-
 /// Returns the nodes as a report lists them, such as " 3 4".
 std::string text_of(std::span<const NodeId> nodes);
 
@@ -97,7 +81,7 @@ class Caller {
   Env& env() { return env_; }
 
   /// Returns a temporary block for the input or output of requests. It must not go back while
-  /// requests use it; see InFlight and AckKey::keep. Throws as go_on() does.
+  /// requests use it; see InFlight and AckKey::keep.
   MemRef block(std::uint32_t bytes) {
     go_on();
     return blocks_.take(bytes);
@@ -203,13 +187,19 @@ class Caller {
   /// in block(), and before the node leaves.
   void finish_later(std::unique_ptr<Unfinished> work);
   /// Returns true while such work goes on.
-  bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
+  bool has_unfinished() const { return dropped_.any(); }
   /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
-  void forget(const void* object);
+  void forget(const void* object) { dropped_.forget(object); }
+  /// Throws an error of such work on `object` that nobody has been told yet. An object whose work
+  /// may be dropped calls it where another of its operations begins, before it changes anything.
+  /// The other errors come from Runtime::drain() and leave(). Cost: a test.
+  void report_dropped(const void* object) {
+    if (dropped_.has_errors()) [[unlikely]]
+      dropped_.report(object);
+  }
   /// Goes on with what finish_later() has taken over. Returns true when some of it has ended: a
   /// loop of Env::poll_until then begins again, so that waiting threads of this node look again
-  /// too. Throws an error of such work that nobody has been told yet. Cost: a test when there is
-  /// none.
+  /// too. Cost: a test when there is none.
   bool go_on() {
     if (!has_leftovers_) [[likely]]
       return false;
@@ -238,8 +228,6 @@ class Caller {
     post(peer, {&request, 1}, key);
   }
   [[gnu::cold]] bool tidy();
-  std::exception_ptr step_unfinished(bool& ended);
-  bool give_up_unfinished();  // returns false if nobody has been told of some of the work
   bool has_room(std::uint64_t requests) const {
     return posted_.load(std::memory_order_relaxed) + requests -
                completed_.load(std::memory_order_acquire) <=
@@ -277,11 +265,8 @@ class Caller {
   };
   std::vector<Kept> kept_;
   std::map<const Connection*, std::uint64_t> heard_;  // the newest loss that this thread knows
-  Mutex unfinished_mutex_;  // held during a step
-  std::vector<std::unique_ptr<Unfinished>> unfinished_;
-  std::vector<std::unique_ptr<Unfinished>> added_;  // during a step
-  std::atomic<std::size_t> unfinished_count_{0};
-  bool stepping_ = false, has_leftovers_ = false;
+  DroppedWork dropped_;
+  bool has_leftovers_ = false;
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer
   Mutex posting_;  // held too while a global fence of another caller posts
   bool shared_;

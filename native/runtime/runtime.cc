@@ -152,6 +152,15 @@ void Runtime::stop() {
 }
 
 void Runtime::drain() {
+  end_requests();
+  report_dropped();
+}
+
+void Runtime::report_dropped() {
+  for (const auto& caller : callers_) caller->dropped_.report_all();
+}
+
+void Runtime::end_requests() {
   for (const auto& caller : callers_) {
     finish_dropped(*caller);
     // Not wait_until(): another thread may still use this caller.
@@ -178,13 +187,14 @@ void Runtime::finish_dropped(Caller& caller) {
                                         },
                                         deadline)) {
   }
-  if (caller.give_up_unfinished()) return;
+  if (caller.dropped_.give_up()) return;
   throw_overdue(caller, "end of operations that were dropped");
 }
 
 void Runtime::leave() {
-  drain();
+  end_requests();
   node_barrier(env_, options_.name + "/left", options_.wait_timeout);
+  report_dropped();
 }
 
 // Each counter has one writer: the thread that polls now.

@@ -95,12 +95,13 @@ class Runtime {
   /// service uses.
   void stop();
   /// Waits until the callers' requests have ended. Before that, work that was dropped goes on for
-  /// up to wait_timeout. Throws Error(kTimeout).
+  /// up to wait_timeout. Throws Error(kTimeout), or an error of dropped work that nobody has been
+  /// told yet.
   void drain();
   /// Ends this node's part in good order: drains, then meets all other nodes, so that no node uses
   /// memory that is gone. Without it the last requests of a peer fail. Throws Error(kTimeout),
-  /// naming the nodes that did not come. A system that goes on without dead peers drains, and meets
-  /// the others by its own means.
+  /// naming the nodes that did not come, or after the meeting an error of dropped work. A system
+  /// that goes on without dead peers drains, and meets the others by its own means.
   void leave();
 
   /// Blocks until ready(); polls where callers poll. Throws Error(kTimeout) after wait_timeout,
@@ -180,7 +181,9 @@ class Runtime {
   void rejoin();
   void start_polling();
   void make_turn();
+  void end_requests();
   void finish_dropped(Caller& caller);
+  void report_dropped();
   [[noreturn]] void throw_overdue(Caller& caller, const char* what);
   void poll_if_callers_poll() {
     if (callers_poll_.load(std::memory_order_relaxed)) progress();

@@ -84,13 +84,13 @@ void Control::send(NodeId node, const ControlMessage& message) {
   });
   const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
   std::memcpy(outgoing.data + offset, &message, sizeof message);
-  ++connection.posted;
   // A queue may be full while a completion is on its way, which wakes this thread. A completion
   // that is already there wakes nobody, so the thread takes it first.
   wait_for([&] {
     manager_.runtime_.progress();
     return connection.qp->send(outgoing.sge(offset, sizeof message));
   });
+  ++connection.posted;  // not before: what was not sent never completes
 }
 
 void Control::complete(runtime::Connection& connection, const fabric::Completion& completion) {

@@ -118,15 +118,17 @@ std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
     me.env().reached("ring/skip");
     frame(end_, kSkip, {});
   }
-  const std::uint64_t from = end_;
-  end_ = frame(begin, static_cast<std::uint32_t>(message.size()), message);
-  push(me, from, begin, kFrame + padded(message.size(), 8));
-  return end_;
+  const std::uint64_t end = frame(begin, static_cast<std::uint32_t>(message.size()), message);
+  push(me, end_, begin, kFrame + padded(message.size(), 8));
+  return end_ = end;
 }
 
 // Writes `bytes` at `begin`, and before them a mark at `from` if `from` differs from `begin`. Every
 // byte written is one that a reader waits for: any other byte, placed late, would hit the next lap.
+// Once a reader gets the message, the others get it too, however long the queue stays full: a
+// message that only some have would be missed, or come twice, when the writer tries again.
 void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::uint64_t bytes) {
+  bool begun = false;
   for (const NodeId reader : participants()) {
     if (reader == self()) continue;
     const Scope step(me.env(), scope::ring_push);
@@ -146,7 +148,15 @@ void RingBuffer::push(Caller& me, std::uint64_t from, std::uint64_t begin, std::
     };
     if (from != begin) add(from, kFrame);
     add(begin, bytes);
-    me.post(reader, {requests, count});
+    while (true) {
+      try {
+        me.post(reader, {requests, count});
+        break;
+      } catch (const Error& error) {
+        if (!begun || error.code() != ErrorCode::kTimeout) throw;
+      }
+    }
+    begun = true;
   }
 }
 
@@ -225,9 +235,9 @@ std::optional<std::span<const std::byte>> RingBuffer::next(Caller& me) {
 void RingBuffer::acknowledge(Caller& me) {
   if (told_ == at_) return;
   const Scope step(me.env(), scope::ring_acknowledge);
-  told_ = at_;
   acks_.store_mine(at_);
   acks_.mine().push_to(me, writer_);
+  told_ = at_;  // not before: an acknowledgement that throws an error is tried again
 }
 
 }  // namespace pyrdma::loco

@@ -37,6 +37,9 @@ class RingBuffer : public Channel {
   // pairs must not overtake messages that are not placed yet. A late byte of an earlier lap would
   // destroy a message of this lap, if the place held that byte's value before: the reader has then
   // not missed it.
+  //
+  // A message that throws an error is not sent: nothing changes before its first request is posted,
+  // and nothing but the end of a thread of the runtime, which ends every call, stops the others.
 
   /// Sends a copy of `message` to every reader and returns the position after it. Blocks while the
   /// ring is full. Throws Error(kInvalidArgument) for a message that is too long, and

@@ -42,27 +42,32 @@ SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capac
   if (joins == Joins::kHere) join();
 }
 
+// Every call takes its block before its ticket: a ticket without its value stops the queue.
 void SharedQueue::push(Caller& me, std::span<const std::byte> value) {
   PYRDMA_CHECK(value.size(), ==, value_bytes_);
-  push_as(me, take_ticket(me, tail_), value);
+  InFlight entry(me.block(entry_bytes_));
+  push_as(me, take_ticket(me, tail_), value, entry);
 }
 
 void SharedQueue::pop(Caller& me, std::span<std::byte> value) {
   PYRDMA_CHECK(value.size(), ==, value_bytes_);
-  pop_as(me, take_ticket(me, head_), value);
+  InFlight entry(me.block(entry_bytes_));
+  pop_as(me, take_ticket(me, head_), value, entry);
 }
 
 bool SharedQueue::try_push(Caller& me, std::span<const std::byte> value) {
   PYRDMA_CHECK(value.size(), ==, value_bytes_);
+  InFlight entry(me.block(entry_bytes_));
   const auto ticket = try_take_ticket(me, tail_, head_, capacity_);
-  if (ticket) push_as(me, *ticket, value);
+  if (ticket) push_as(me, *ticket, value, entry);
   return ticket.has_value();
 }
 
 bool SharedQueue::try_pop(Caller& me, std::span<std::byte> value) {
   PYRDMA_CHECK(value.size(), ==, value_bytes_);
+  InFlight entry(me.block(entry_bytes_));
   const auto ticket = try_take_ticket(me, head_, tail_, 0);
-  if (ticket) pop_as(me, *ticket, value);
+  if (ticket) pop_as(me, *ticket, value, entry);
   return ticket.has_value();
 }
 
@@ -101,9 +106,9 @@ std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar&
   }
 }
 
-void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value) {
+void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value,
+                          InFlight& entry) {
   const Place place = place_of(ticket);
-  InFlight entry(me.block(entry_bytes_));
   std::byte* bytes = entry.block.data();
   wait_for(me, place, 0, 8, entry, true,
            [&] { return *entry.block.as<std::uint64_t>() == place.round; });
@@ -116,9 +121,9 @@ void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std:
   finish(entry.key, place.node);
 }
 
-void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value) {
+void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value,
+                         InFlight& entry) {
   const Place place = place_of(ticket);
-  InFlight entry(me.block(entry_bytes_));
   const std::byte* bytes = entry.block.data();
   wait_for(me, place, kSum, entry_bytes_ - kSum, entry, false, [&] {
     return *reinterpret_cast<const std::uint64_t*>(bytes + kSum) == sum_of(bytes, ticket);

@@ -73,8 +73,8 @@ class SharedQueue : public Channel {
   std::uint64_t take_ticket(Caller& me, AtomicVar& end);
   std::optional<std::uint64_t> try_take_ticket(Caller& me, AtomicVar& end, AtomicVar& other,
                                                std::uint64_t most_ahead);
-  void push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value);
-  void pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value);
+  void push_as(Caller& me, std::uint64_t ticket, std::span<const std::byte> value, InFlight& entry);
+  void pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> value, InFlight& entry);
   template <class Ready>
   void wait_for(Caller& me, const Place& place, std::uint32_t from, std::uint32_t bytes,
                 InFlight& into, bool pushes, Ready&& ready);

@@ -13,6 +13,7 @@ namespace pyrdma::loco {
 AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks)
     : AcquireOp() {
   PYRDMA_CHECK(index, <, locks.count_);
+  me.report_dropped(&locks);
   locks_ = &locks;
   me_ = &me;
   index_ = index;

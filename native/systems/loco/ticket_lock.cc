@@ -83,9 +83,16 @@ inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlac
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
   if (waited_for && local.handovers == options_.max_handovers)
     me.env().reached("lock/last hand-over");
-  AckKey key = waited_for && local.handovers < options_.max_handovers
-                   ? hand_over(me, i, at.host, fence, before)
-                   : move_on(me, i, at, fence, before);
+  const std::size_t given = before.size();
+  AckKey key;
+  try {
+    key = waited_for && local.handovers < options_.max_handovers
+              ? hand_over(me, i, at.host, fence, before)
+              : move_on(me, i, at, fence, before);
+  } catch (...) {
+    before.resize(given);  // the caller tries again with its own requests
+    throw;
+  }
   store_release(&holder_word(i), std::uint64_t{0});  // an error above leaves the lock held
   local.serving.store(place + 1, std::memory_order_release);
   return key;

@@ -336,6 +336,41 @@ TEST(LocoBugs, AReleaseWithoutItsFenceLosesIncrements) {
   EXPECT_EQ(runs_that_lose(Bug::kReleaseWithoutFence, false), 0) << "it needs late placement";
 }
 
+// The first thread writes under the lock to its host, which has died, and hands the lock over.
+TEST(LocoFaults, TheNextThreadHearsOfWritesThatTheLastHolderLost) {
+  fabric::sim::SimCluster cluster(sim_options(2, true));
+  ManagerOptions options;
+  options.callers = 2;
+  options.wait_timeout = kSecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    TicketLocks locks(manager, "locks", 2);
+    SharedRegion data(manager, "data", 8, kReadWrite);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller &first = manager.caller(0), &next = manager.caller(1);
+    if (env.node() == 0) locks.acquire(first, 1);
+    barrier.wait(first);
+    if (env.node() == 1) {
+      cluster.kill(1);
+      env.sleep_until(kForever);
+    }
+    const auto acquire = [&] { locks.acquire(next, 1); };
+    {
+      const auto second = env.spawn("second", [&] {
+        EXPECT_TRUE(refuses(acquire, ErrorCode::kUnavailable, {"locks", "1", "last holder"}));
+        EXPECT_TRUE(refuses(acquire, ErrorCode::kUnavailable, {"locks", "1", "does not answer"}));
+      });
+      env.sleep_until(env.now() + kMillisecond);
+      Requests before;
+      const MemRef word = first.block(8);
+      const fabric::Sge sge = word.sge(8);
+      before.add(fabric::Opcode::kWrite, data.at(1), 0, sge);
+      EXPECT_NE(locks.release(first, 1, Fence::kBefore, before).wait(), fabric::Status::kSuccess);
+    }
+  });
+}
+
 TEST(LocoFaults, ADeadHolderIsNamed) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   std::vector<testing::AssertionResult> refused(2, testing::AssertionFailure() << "not reached");

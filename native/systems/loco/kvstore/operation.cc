@@ -13,6 +13,7 @@ namespace pyrdma::loco {
 
 void KvOperation::start(Kind kind, Key key) {
   PYRDMA_ASSERT(over());
+  me_->report_dropped(store_);
   if (slot_.block.data() == nullptr) {
     slot_ = InFlight(me_->block(static_cast<std::uint32_t>(store_->slot_bytes_)));
   }
@@ -38,8 +39,8 @@ bool KvOperation::take(std::span<const std::byte> value) {
 }
 
 void KvOperation::begin_locked() {
-  step_ = Step::kLocking;
   lock_ = store_->locks_.start_acquire(*me_, store_->lock_of(key_));
+  step_ = Step::kLocking;  // after an error the operation is over
 }
 
 void KvOperation::insert(Key key, std::span<const std::byte> value) {

@@ -20,6 +20,7 @@ bool KvOperation::announce() {
   message.counter = at_.counter;
   message.key = key_;
   RingBuffer& tracker = store_->tracker_of(store_->self());
+  step_ = Step::kAnnouncing;  // after an error the operation goes on from here
   std::optional<std::uint64_t> position;
   {
     const std::lock_guard lock(store_->announcing_);
@@ -27,7 +28,6 @@ bool KvOperation::announce() {
   }
   if (!position) {
     me_->env().reached("store/tracker full");
-    step_ = Step::kAnnouncing;
     if (overdue()) [[unlikely]]
       throw_unannounced();
     return false;
