@@ -13,10 +13,20 @@ namespace pyrdma::runtime {
 
 using namespace messages;
 
+namespace {
+
+constexpr std::uint32_t kProbe = ~std::uint32_t{0};  // in the place of a slot
+constexpr Time kTimeToConnect = kSecond;
+
+}  // namespace
+
 struct Inbox::Connection {
   ConnectRequest of;
   std::unique_ptr<fabric::QueuePair> qp;
   std::vector<std::uint32_t> sending;  // slots
+  bool probing = false;
+  Time silent_until = 0;  // no probe before: the peer may not have connected its end yet
+  std::array<std::uint64_t, kWindow> newest{};  // ids of the last calls, by slot of the peer
 };
 
 Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
@@ -32,16 +42,13 @@ Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
   fabric::Device& device = env.device();
   need(device);
   domain_ = device.create_protection_domain();
-  completions_ = device.create_completion_queue(2 * (options.depth + Datagrams::kEntries));
+  const std::uint32_t receives = options.depth + 2 * Datagrams::kEntries;
+  completions_ = device.create_completion_queue(receives + kMostSends + kMostProbes);
   memory_ = std::make_unique<MemoryPool>(env, *domain_, 64 * kKiB);
   const auto slot_bytes = static_cast<std::uint32_t>(sizeof(Header) + options.max_bytes);
   receives_ = std::make_unique<Slots>(*memory_, options.depth, slot_bytes);
-  sends_ = std::make_unique<Slots>(*memory_, options.depth, slot_bytes);
   shared_ = device.create_shared_receive_queue(*domain_, options.depth, 1);
-  for (std::uint32_t slot = 0; slot < options.depth; ++slot) {
-    free_receives_.push_back(slot);
-    free_sends_.push_back(slot);
-  }
+  for (std::uint32_t slot = 0; slot < options.depth; ++slot) free_receives_.push_back(slot);
   datagrams_ = std::make_unique<Datagrams>(env, *domain_, *completions_, *memory_);
   // Peers look for one incarnation after the other. An earlier one may have ended before it bound.
   fabric::Rendezvous& rendezvous = device.rendezvous();
@@ -102,7 +109,10 @@ void Inbox::handle() {
 void Inbox::handle(const fabric::Completion& completion) {
   if ((completion.wr_id & kDatagram) != 0) {
     if ((completion.wr_id & kSend) != 0) return;
-    if (const auto request = read<ConnectRequest>(datagrams_->take(completion))) accept(*request);
+    const Datagram datagram = datagrams_->take(completion);
+    const auto request = read<ConnectRequest>(datagram.bytes);
+    if (!request || !datagram.is_from(request->datagrams)) return;
+    accept(*request);
     return;
   }
   const auto known = by_qp_.find(completion.qp_num);
@@ -114,6 +124,9 @@ void Inbox::handle(const fabric::Completion& completion) {
     if (at != connection.sending.end()) {
       connection.sending.erase(at);
       free_sends_.push_back(slot);
+    } else if (slot == kProbe) {
+      connection.probing = false;
+      --probes_;
     }
     if (completion.status != fabric::Status::kSuccess) close(known->second);
     return;
@@ -125,56 +138,94 @@ void Inbox::handle(const fabric::Completion& completion) {
     if (header) {
       request.id = header->id;
       request.connection = known->second;
-      request.source = connections_.at(known->second)->of.node;
+      Connection& connection = *connections_.at(known->second);
+      request.source = connection.of.node;
+      connection.silent_until = 0;
+      if (request.id != 0) connection.newest[slot_of(request.id)] = request.id;
       requests_.push_back(std::move(request));
     }
   }
   free_receives_.push_back(completion.wr_id);
 }
 
-// A peer asks again until it has the reply, and anew when it has been restarted.
+// A peer asks again until it has the reply, and anew when it has been restarted. A node speaks for
+// itself alone. Over verbs its number is the one that it names, at the port that the network names.
 void Inbox::accept(const ConnectRequest& request) {
-  if (request.node >= env_.nodes()) return;
-  std::vector<std::uint64_t> gone;
-  Connection* known = nullptr;
-  for (auto& [number, connection] : connections_) {
-    const ConnectRequest& of = connection->of;
-    if (of.node != request.node) continue;
-    if (of.incarnation < request.incarnation)
-      gone.push_back(number);
-    else if (of.connection.qp_num == request.connection.qp_num &&
-             of.connection.psn == request.connection.psn)
-      known = connection.get();
+  if (request.node >= env_.nodes() || request.datagrams.node != request.node ||
+      request.connection.node != request.node)
+    return;
+  close_earlier(request);
+  const std::pair peer(request.node, request.connection.qp_num);
+  if (const auto known = by_peer_.find(peer); known != by_peer_.end()) {
+    const Connection& connection = *connections_.at(known->second);
+    if (connection.of.connection.psn == request.connection.psn) return answer(request, connection);
+    close(known->second);  // the peer has another queue pair of that number
   }
-  for (const std::uint64_t number : gone) close(number);
-  if (known == nullptr) {
-    auto made = std::make_unique<Connection>();
-    made->of = request;
-    fabric::QpOptions options =
-        connection_options(env_.device().capabilities(), std::min(options_.depth, 64U));
-    options.receive_entries = 0;
-    try {
-      made->qp = env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
-                                                 shared_.get());
-      made->qp->connect(request.connection);
-    } catch (const Error&) {
-      return;  // no queue pair is left, or the address is that of a peer that has ended, or of none
-    }
-    known = made.get();
-    by_qp_[made->qp->qp_num()] = next_connection_;
-    connections_[next_connection_++] = std::move(made);
+  auto made = std::make_unique<Connection>();
+  made->of = request;
+  made->silent_until = env_.now() + kTimeToConnect;
+  fabric::QpOptions options = connection_options(env_.device().capabilities(), kShare + 1);
+  options.receive_entries = 0;
+  try {
+    made->qp = env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
+                                               shared_.get());
+    made->qp->connect(request.connection);
+  } catch (const Error&) {
+    probe();
+    return;  // no queue pair is left, or the address is that of a peer that has ended, or of none
   }
+  answer(request, *made);
+  by_qp_[made->qp->qp_num()] = by_peer_[peer] = next_connection_;
+  connections_[next_connection_++] = std::move(made);
+  probe();
+}
+
+void Inbox::answer(const ConnectRequest& request, const Connection& connection) {
   ConnectReply reply;
   reply.asked = request.connection.qp_num;
   reply.max_bytes = options_.max_bytes;
-  reply.connection = known->qp->address();
+  reply.connection = connection.qp->address();
   datagrams_->send(request.datagrams, bytes_of(reply));
+}
+
+// Closes the connections of earlier incarnations of the node, at the same port of the network.
+void Inbox::close_earlier(const ConnectRequest& request) {
+  std::vector<std::uint64_t> gone;
+  for (auto each = by_peer_.lower_bound({request.node, 0});
+       each != by_peer_.end() && each->first.first == request.node; ++each) {
+    const ConnectRequest& of = connections_.at(each->second)->of;
+    if (of.incarnation < request.incarnation &&
+        std::memcmp(of.datagrams.gid, request.datagrams.gid, sizeof of.datagrams.gid) == 0)
+      gone.push_back(each->second);
+  }
+  for (const std::uint64_t number : gone) close(number);
+}
+
+// Asks the next two peers, by a read of no bytes, which ends with an error when the peer has ended.
+// For each new peer two are asked: so the peers that have ended are found while as many come.
+void Inbox::probe() {
+  for (int i = 0; i < 2 && probes_ < kMostProbes; ++i) {
+    auto next = connections_.upper_bound(probed_);
+    if (next == connections_.end()) next = connections_.begin();
+    if (next == connections_.end()) return;
+    probed_ = next->first;
+    Connection& connection = *next->second;
+    if (connection.probing || !connection.sending.empty() || connection.silent_until > env_.now())
+      continue;
+    fabric::WorkRequest request;
+    request.opcode = fabric::Opcode::kRead;
+    request.wr_id = kSend | kProbe;
+    connection.probing = connection.qp->post({&request, 1}).accepted == 1;
+    probes_ += connection.probing;
+  }
 }
 
 void Inbox::close(std::uint64_t number) {
   const auto found = connections_.find(number);
   if (found == connections_.end()) return;
   by_qp_.erase(found->second->qp->qp_num());
+  by_peer_.erase({found->second->of.node, found->second->of.connection.qp_num});
+  probes_ -= found->second->probing;
   const std::vector<std::uint32_t> sending = std::move(found->second->sending);
   const std::unique_ptr<Connection> closed = std::move(found->second);
   connections_.erase(found);
@@ -188,10 +239,10 @@ std::optional<Request> Inbox::next(Time deadline, Wait wait) {
     {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
-      if (!requests_.empty()) {
+      while (!requests_.empty()) {
         Request oldest = std::move(requests_.front());
         requests_.pop_front();
-        return oldest;
+        if (!is_given_up(oldest)) return oldest;
       }
       all_posted = post_receives();
     }
@@ -213,22 +264,46 @@ void Inbox::reply(const Request& request, std::string_view data, Wait wait) {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
       const auto found = connections_.find(request.connection);
-      if (found == connections_.end()) return;  // the caller has ended
-      Connection& connection = *found->second;
-      if (!free_sends_.empty()) {
-        const std::uint32_t slot = free_sends_.back();
-        const std::uint32_t max_inline =
-            std::min(kInlineBytes, env_.device().capabilities().max_inline);
-        if (post_message(env_, *connection.qp, *sends_, slot, request.id, data, max_inline)) {
-          free_sends_.pop_back();
-          connection.sending.push_back(slot);
-          return;
-        }
-      }
+      if (found == connections_.end() || is_given_up(request)) return;
+      if (send_reply(*found->second, request, data)) return;
     }
     // The queue may take no message now, or another task may take the completion that frees a slot.
     wait([this] { return look(); }, env_.now() + kRetry, completions_->watch());
   }
+}
+
+// The peer has used the slot of that call for another one.
+bool Inbox::is_given_up(const Request& request) const {
+  const auto found = connections_.find(request.connection);
+  if (request.id == 0 || found == connections_.end()) return false;
+  return found->second->newest[slot_of(request.id)] != request.id;
+}
+
+// Each peer has its own share of slots and of the queue: one that takes no replies delays no other.
+bool Inbox::send_reply(Connection& connection, const Request& request, std::string_view data) {
+  if (connection.sending.size() == kShare) return false;
+  const auto slot = take_send();
+  if (!slot) return false;
+  const std::uint32_t max_inline = std::min(kInlineBytes, env_.device().capabilities().max_inline);
+  const Slots& slots = *sends_[*slot / kShare];
+  if (!post_message(env_, *connection.qp, slots, *slot % kShare, *slot, request.id, data,
+                    max_inline))
+    return free_sends_.push_back(*slot), false;
+  connection.sending.push_back(*slot);
+  return true;
+}
+
+// Returns a slot, or nothing while kMostSends are in use.
+std::optional<std::uint32_t> Inbox::take_send() {
+  if (free_sends_.empty()) {
+    const auto first = static_cast<std::uint32_t>(sends_.size()) * kShare;
+    if (first + kShare > kMostSends) return std::nullopt;
+    sends_.push_back(std::make_unique<Slots>(*memory_, kShare, receives_->slot_bytes));
+    for (std::uint32_t slot = first; slot < first + kShare; ++slot) free_sends_.push_back(slot);
+  }
+  const std::uint32_t slot = free_sends_.back();
+  free_sends_.pop_back();
+  return slot;
 }
 
 }  // namespace pyrdma::runtime

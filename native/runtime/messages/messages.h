@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -19,6 +20,7 @@
 #include "env/sync.h"
 #include "fabric/fabric.h"
 #include "runtime/memory_pool.h"
+#include "runtime/messages/parts.h"
 
 namespace pyrdma::runtime {
 
@@ -30,7 +32,7 @@ inline constexpr std::uint32_t kMaxMessageBytes = 1U << 20;
 inline constexpr std::uint32_t kMaxInboxDepth = 4096;
 
 struct InboxOptions {
-  std::uint32_t depth = 64;        // requests that may wait, and replies under way
+  std::uint32_t depth = 64;        // requests that the NIC takes while no task looks
   std::uint32_t max_bytes = 4096;  // of a request or a reply
 };
 
@@ -41,13 +43,6 @@ struct Request {
   std::uint64_t id = 0;          // 0: the sender wants no reply
   std::string data;
 };
-
-namespace messages {
-struct ConnectRequest;
-struct ConnectReply;
-struct Slots;
-class Datagrams;
-}  // namespace messages
 
 /// The requests to one service of this node. Creating one takes the NIC's time.
 class Inbox {
@@ -60,22 +55,36 @@ class Inbox {
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  /// Returns the oldest request, or nothing after `deadline`. New peers are connected meanwhile.
+  /// Returns the oldest request whose caller has not given it up, or nothing after `deadline`. New
+  /// peers are connected meanwhile.
   std::optional<Request> next(Time deadline, Wait wait);
-  /// Answers `request`; returns when the reply is posted. A caller that has ended gets none.
-  /// Throws Error(kInvalidArgument) for a reply that is too long or not wanted.
+  /// Answers `request`; returns when the reply is posted. A caller that has ended, or has given the
+  /// call up, gets none. Waits while kShare replies to the same peer are under way. Throws
+  /// Error(kInvalidArgument) for a reply that is too long or not wanted.
   void reply(const Request& request, std::string_view data, Wait wait);
   const InboxOptions& options() const { return options_; }
-  /// Number of peers, those that have ended unnoticed included.
+  /// Number of peers, those that have ended unnoticed included. Each new peer makes the inbox ask
+  /// two of them whether they are still there.
   std::size_t connections() const { return connections_.size(); }
+
+  /// Replies to one peer under way: to its calls, and to as many that it has given up.
+  static constexpr std::uint32_t kShare = 2 * messages::kWindow;
 
  private:
   struct Connection;
+  static constexpr std::uint32_t kMostSends = 4096;  // replies to all peers under way
+  static constexpr std::uint32_t kMostProbes = 512;  // under way
   bool look();
   bool look_for_requests();
   void handle();
   void handle(const fabric::Completion& completion);
   void accept(const messages::ConnectRequest& request);
+  void answer(const messages::ConnectRequest& request, const Connection& connection);
+  void close_earlier(const messages::ConnectRequest& request);
+  void probe();
+  bool is_given_up(const Request& request) const;
+  bool send_reply(Connection& connection, const Request& request, std::string_view data);
+  std::optional<std::uint32_t> take_send();
   bool post_receives();
   void close(std::uint64_t connection);
 
@@ -87,12 +96,16 @@ class Inbox {
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<fabric::SharedReceiveQueue> shared_;
   std::unique_ptr<messages::Datagrams> datagrams_;
-  std::unique_ptr<messages::Slots> receives_, sends_;
-  std::vector<std::uint32_t> free_sends_;
+  std::unique_ptr<messages::Slots> receives_;
+  std::vector<std::unique_ptr<messages::Slots>> sends_;  // kShare each; more when all are in use
+  std::vector<std::uint32_t> free_sends_;                // numbers over all of sends_
   std::vector<std::uint64_t> free_receives_;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
   std::map<std::uint32_t, std::uint64_t> by_qp_;
+  std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> by_peer_;  // node and its queue pair
   std::uint64_t next_connection_ = 1;
+  std::uint64_t probed_ = 0;  // the connection that was probed last
+  std::uint32_t probes_ = 0;  // under way
   std::deque<fabric::Completion> polled_;
   std::deque<Request> requests_;
 };
@@ -100,7 +113,7 @@ class Inbox {
 /// A connection to the inbox of a node. Calls of several threads may be under way at once.
 class Peer {
  public:
-  static constexpr std::uint32_t kWindow = 16;  // calls under way
+  static constexpr std::uint32_t kWindow = messages::kWindow;  // calls under way
   /// Waits for the inbox and connects. Throws Error(kTimeout) after `deadline`.
   Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait wait);
   ~Peer();
@@ -139,8 +152,8 @@ class Peer {
   std::unique_ptr<fabric::QueuePair> qp_;
   std::vector<Slot> slots_;
   std::vector<std::uint64_t> free_receives_;
-  std::uint64_t next_id_ = 1;
-  std::optional<std::string> datagram_;  // that has arrived
+  std::uint64_t next_call_ = 1;
+  std::optional<messages::Datagram> datagram_;  // that has arrived
   fabric::Status error_ = fabric::Status::kSuccess;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/messages/parts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,7 +22,8 @@ fabric::QpOptions connection_options(const fabric::Capabilities& can, std::uint3
 }
 
 bool post_message(Env& env, fabric::QueuePair& qp, const Slots& slots, std::uint64_t slot,
-                  std::uint64_t id, std::string_view data, std::uint32_t max_inline) {
+                  std::uint64_t number, std::uint64_t id, std::string_view data,
+                  std::uint32_t max_inline) {
   const Header header{id};
   std::memcpy(slots.at(slot), &header, sizeof header);
   if (!data.empty()) std::memcpy(slots.at(slot) + sizeof header, data.data(), data.size());
@@ -29,7 +31,7 @@ bool post_message(Env& env, fabric::QueuePair& qp, const Slots& slots, std::uint
   const auto length = static_cast<std::uint32_t>(sizeof header + data.size());
   std::uint8_t flags = fabric::kSignaled;
   if (length <= max_inline) flags |= fabric::kInline;
-  return qp.send(slots.sge(slot, length), kSend | slot, flags);
+  return qp.send(slots.sge(slot, length), kSend | number, flags);
 }
 
 std::optional<Header> read_message(Env& env, const Slots& slots, std::uint64_t slot,
@@ -64,7 +66,7 @@ Datagrams::Datagrams(Env& env, fabric::ProtectionDomain& domain,
     : env_(env),
       domain_(domain),
       receives_(memory, kEntries, kDatagramBytes),
-      sends_(memory, kEntries, kDatagramBytes) {
+      sends_(memory, kSends, kDatagramBytes) {
   fabric::QpOptions options;
   options.transport = fabric::Transport::kUd;
   options.send_entries = kEntries;
@@ -93,15 +95,13 @@ void Datagrams::recover() {
 }
 
 void Datagrams::send(const fabric::QpAddress& to, std::string_view bytes) {
-  const std::uint64_t key = (std::uint64_t{to.node} << 32) | to.qp_num;
-  auto& handle = handles_[key];
+  std::unique_ptr<fabric::AddressHandle> handle;
   try {
-    if (!handle) handle = env_.device().create_address_handle(domain_, to);
+    handle = env_.device().create_address_handle(domain_, to);
   } catch (const Error&) {
-    handles_.erase(key);
     return;  // the address of a peer that has ended, or of none
   }
-  const std::uint64_t slot = next_send_++ % kEntries;
+  const std::uint64_t slot = next_send_ % kSends;
   std::memcpy(sends_.at(slot), bytes.data(), bytes.size());
   const fabric::Sge sge = sends_.sge(slot, static_cast<std::uint32_t>(bytes.size()));
   fabric::WorkRequest request;
@@ -112,19 +112,24 @@ void Datagrams::send(const fabric::QpAddress& to, std::string_view bytes) {
   request.address_handle = handle.get();
   request.remote_qpn = to.qp_num;
   request.remote_qkey = to.qkey;
-  qp_->post({&request, 1});
+  if (qp_->post({&request, 1}).accepted != 1) return;
+  handles_[slot] = std::move(handle);  // the send that had the slot last has ended
+  ++next_send_;
 }
 
-std::string Datagrams::take(const fabric::Completion& completion) {
+Datagram Datagrams::take(const fabric::Completion& completion) {
+  Datagram datagram;
+  datagram.completion = completion;
   const std::uint64_t slot = completion.wr_id & ~kDatagram;
-  if (slot >= kEntries) return {};
-  std::string bytes;
+  if (slot >= kEntries) return datagram;
   if (completion.status == fabric::Status::kSuccess && completion.byte_count > fabric::kGrhBytes &&
-      completion.byte_count <= kDatagramBytes)
-    bytes.assign(reinterpret_cast<const char*>(receives_.at(slot)) + fabric::kGrhBytes,
-                 completion.byte_count - fabric::kGrhBytes);
+      completion.byte_count <= kDatagramBytes) {
+    std::memcpy(datagram.header.data(), receives_.at(slot), fabric::kGrhBytes);
+    datagram.bytes.assign(reinterpret_cast<const char*>(receives_.at(slot)) + fabric::kGrhBytes,
+                          completion.byte_count - fabric::kGrhBytes);
+  }
   free_.push_back(slot);
-  return bytes;
+  return datagram;
 }
 
 }  // namespace pyrdma::runtime::messages

@@ -1,9 +1,10 @@
 // What the two ends of messages share: the data on the wire, registered slots, and the datagrams by
 // which a peer asks for its connection.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "env/env.h"
 #include "fabric/fabric.h"
+#include "fabric/sender.h"
 #include "runtime/memory_pool.h"
 
 namespace pyrdma::runtime::messages {
@@ -20,6 +22,13 @@ namespace pyrdma::runtime::messages {
 struct Header {
   std::uint64_t id;  // 0: without a reply
 };
+
+// The ids of a peer's calls say which calls have been given up. A peer has kWindow slots for calls,
+// and a call keeps its slot until it ends. So the next call of the slot says that the one before
+// has ended: if its reply has not been sent, nobody waits for it.
+inline constexpr std::uint32_t kWindow = 16;
+inline std::uint64_t id_of(std::uint64_t call, std::uint64_t slot) { return call * kWindow + slot; }
+inline std::size_t slot_of(std::uint64_t id) { return id % kWindow; }
 
 struct ConnectRequest {
   static constexpr std::uint64_t kMark = 0x7079'6173'6b3a'6e31;
@@ -74,6 +83,16 @@ struct Slots {
   LocalRegion region;
 };
 
+/// A datagram that has come.
+struct Datagram {
+  std::string bytes;  // none if the receive has failed
+  fabric::Completion completion;
+  std::array<std::byte, fabric::kGrhBytes> header{};
+  bool is_from(const fabric::QpAddress& address) const {
+    return fabric::is_from(completion, header.data(), address);
+  }
+};
+
 /// The queue pair for datagrams by which connections are asked for, with its receives.
 class Datagrams {
  public:
@@ -84,8 +103,8 @@ class Datagrams {
   /// Sends plain data; drops it when the queue is full, as a network may, and when the device
   /// refuses the address.
   void send(const fabric::QpAddress& to, std::string_view bytes);
-  /// Returns the bytes that a receive has got; nothing if it failed.
-  std::string take(const fabric::Completion& completion);
+  /// Returns what a receive has got.
+  Datagram take(const fabric::Completion& completion);
   /// Posts the receives that are free. Returns false if some stay so: the queue takes none now, or
   /// has failed. Never waits.
   bool post_receives();
@@ -99,15 +118,20 @@ class Datagrams {
   std::uint64_t next_send_ = 0;
   std::vector<std::uint64_t> free_;  // receives that are not posted
   std::unique_ptr<fabric::QueuePair> qp_;
-  std::map<std::uint64_t, std::unique_ptr<fabric::AddressHandle>> handles_;  // by node and number
+  // Of the last sends: an address handle outlives the requests that name it, and so do the bytes.
+  // One more than can be under way, so that a send that is refused changes none of them.
+  static constexpr std::uint64_t kSends = kEntries + 1;
+  std::array<std::unique_ptr<fabric::AddressHandle>, kSends> handles_;
 };
 /// The name of an inbox in the rendezvous.
 std::string address_key(const std::string& name, NodeId node, std::uint32_t incarnation);
 /// Options of a connection with `entries` sends and receives.
 fabric::QpOptions connection_options(const fabric::Capabilities& can, std::uint32_t entries);
-/// Posts a message from `slot`: header, then data. Returns false if the queue is full.
+/// Posts a message from `slot`: header, then data. Its completion has kSend and `number`. Returns
+/// false if the queue is full.
 bool post_message(Env& env, fabric::QueuePair& qp, const Slots& slots, std::uint64_t slot,
-                  std::uint64_t id, std::string_view data, std::uint32_t max_inline);
+                  std::uint64_t number, std::uint64_t id, std::string_view data,
+                  std::uint32_t max_inline);
 /// Copies what follows the header to `data`; returns nothing for a message without a header.
 std::optional<Header> read_message(Env& env, const Slots& slots, std::uint64_t slot,
                                    std::uint32_t length, std::string& data);

@@ -95,9 +95,12 @@ bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectRep
   datagrams_->send(inbox, bytes_of(request));
   const auto has_come = [this] { return datagram_.has_value(); };
   while (wait([&] { return look(has_come); }, until, completions_->watch())) {
-    const auto answer = read<ConnectReply>(*datagram_);
+    const auto answer = read<ConnectReply>(datagram_->bytes);
+    const bool is_of_inbox = datagram_->is_from(inbox);
     datagram_.reset();
-    if (!answer || answer->asked != qp_->qp_num()) continue;
+    if (!answer || !is_of_inbox || answer->asked != qp_->qp_num() ||
+        answer->connection.node != node_)
+      continue;
     reply = *answer;
     return true;
   }
@@ -150,9 +153,9 @@ void Peer::handle(const fabric::Completion& completion) {
   std::string data;
   const auto header = read_message(env_, *receives_, completion.wr_id, completion.byte_count, data);
   if (header) {
+    Slot& slot = slots_[slot_of(header->id)];
     // A reply to a call that was given up has no slot any more.
-    for (Slot& slot : slots_)
-      if (slot.id != 0 && slot.id == header->id) slot.reply = std::move(data);
+    if (slot.id != 0 && slot.id == header->id) slot.reply = std::move(data);
   }
   free_receives_.push_back(completion.wr_id);
 }
@@ -179,12 +182,12 @@ std::uint64_t Peer::post(std::string_view data, bool wants_reply, Time deadline,
       for (std::uint64_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[i];
         if (!slot.is_free()) continue;
-        const std::uint64_t id = wants_reply ? next_id_ : 0;
-        if (!post_message(env_, *qp_, *sends_, i, id, data, max_inline)) {
+        const std::uint64_t id = wants_reply ? id_of(next_call_, i) : 0;
+        if (!post_message(env_, *qp_, *sends_, i, i, id, data, max_inline)) {
           refused = true;
           break;
         }
-        next_id_ += wants_reply;
+        next_call_ += wants_reply;
         slot.id = id;
         slot.sending = true;
         slot.reply.reset();
