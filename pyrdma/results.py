@@ -9,12 +9,12 @@ stay.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._newest import RUN, newest, pairs, same_code, subject
 from .arguments import FilePath, checked
 from .data import COLUMNS, NotEvaluated
 from .errors import Error, InvalidArgument
@@ -48,12 +48,6 @@ __all__ = [
     "tables_of_today",
     "whole_sweep",
 ]
-
-
-_CODE = ("code", "profile_digest")
-"""Fields of an identity that say what measured a point."""
-_RUN = ("seed", "repetition")
-"""Fields that say which run of a point it is."""
 
 
 class Stale(NotEvaluated):
@@ -173,36 +167,6 @@ def by_value(m: Measurement) -> tuple[Any, ...]:
     )
 
 
-def newest(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the newest measurement of every point; see the module's text."""
-    ordered = _by_run(measurements)
-    last = {_subject(m.identity, *_RUN): m for m in ordered}
-    same = (m for m in ordered if _same_code(m, last[_subject(m.identity, *_RUN)]))
-    return list({_subject(m.identity): m for m in same}.values())
-
-
-def _by_run(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Order measurements by their runs; a clock that says otherwise gives a warning."""
-    ordered = sorted(measurements, key=lambda m: m.order)
-    last: dict[tuple[Any, ...], Measurement] = {}
-    wrong: list[tuple[Measurement, Measurement]] = []
-    for m in ordered:
-        before = last.get(_subject(m.identity, *_RUN))
-        if before is not None and before.run < m.run and before.stopped > m.stopped:
-            wrong.append((before, m))
-        last[_subject(m.identity, *_RUN)] = m
-    if wrong:
-        before, m = wrong[0]
-        warnings.warn(
-            f"points of {m.identity['experiment']} of run {before.run} are dated "
-            f"{before.stopped}, and later ones of run {m.run} {m.stopped}: a clock was wrong; the "
-            "order of the runs decides which are newer",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return ordered
-
-
 def of_today(experiment: Experiment, measurements: Sequence[Measurement]) -> list[Measurement]:
     """Leave out measurements by other code of points that today's code has measured, too.
 
@@ -212,27 +176,10 @@ def of_today(experiment: Experiment, measurements: Sequence[Measurement]) -> lis
         current = _are_current(experiment, measurements)
     except Error:  # the file of a profile is gone
         return list(measurements)
-    about = [_subject(m.identity, *_RUN, "quick") for m in measurements]
+    about = [subject(m.identity, *RUN, "quick") for m in measurements]
     today = {point for point, is_current in zip(about, current, strict=True) if is_current}
     found = zip(measurements, about, current, strict=True)
     return [m for m, point, is_current in found if is_current or point not in today]
-
-
-def _subject(identity: Mapping[str, Any], *apart: str) -> tuple[Any, ...]:
-    """Return what was measured, whatever code measured it, without the fields `apart`.
-
-    Equal values of two types, such as 1 and 1.0, are one point.
-    """
-    fields = {name: v for name, v in identity.items() if name not in (*_CODE, *apart)}
-    return tuple(sorted((n, _pairs(v) if isinstance(v, dict) else v) for n, v in fields.items()))
-
-
-def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(values.items()))
-
-
-def _same_code(a: Measurement, b: Measurement | Task) -> bool:
-    return all(a.identity[name] == b.identity[name] for name in _CODE)
 
 
 def table(measurements: Sequence[Measurement]) -> Table:
@@ -358,7 +305,7 @@ def whole_sweep(
             tasks = [basis.current(task) for task in tasks]
         wanted = {_place(task.identity): task for task in tasks}
         declared = [m for m in measurements if _place(m.identity) in wanted]
-        fresh = [m for m in declared if _same_code(m, wanted[_place(m.identity)])]
+        fresh = [m for m in declared if same_code(m, wanted[_place(m.identity)])]
         whole = _whole(newest(fresh), wanted)
         if whole:
             order = {place[0]: n for n, place in enumerate(wanted)}
@@ -387,12 +334,12 @@ def whole_sweep(
 
 def _spot(identity: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a point in a figure: its parameters and its profile."""
-    return _pairs(identity["params"]), identity["profile"]
+    return pairs(identity["params"]), identity["profile"]
 
 
 def _place(identity: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a point in a sweep: as in a figure, with its length and overrides."""
-    return _spot(identity), identity["quick"], _pairs(identity["overrides"])
+    return _spot(identity), identity["quick"], pairs(identity["overrides"])
 
 
 def count_stale(experiment: Experiment, measurements: Sequence[Measurement]) -> int:
@@ -405,7 +352,7 @@ def _are_current(experiment: Experiment, measurements: Sequence[Measurement]) ->
     fields = ("params", "fabric", "profile", "overrides", "seed", "repetition", "quick")
     points = [Point(experiment.id, **{f: m.identity[f] for f in fields}) for m in measurements]
     tasks = tasks_of(experiment, points)
-    return [_same_code(m, t) for m, t in zip(measurements, tasks, strict=True)]
+    return [same_code(m, t) for m, t in zip(measurements, tasks, strict=True)]
 
 
 def stale_note(experiment: Experiment, measurements: Sequence[Measurement]) -> str:
@@ -457,7 +404,7 @@ def in_figure(
     machine = chosen[-1].identity["machine"]
     chosen = [m for m in chosen if m.identity["machine"] == machine]
     last = {_spot(m.identity): m for m in chosen}
-    chosen = [m for m in chosen if _same_code(m, last[_spot(m.identity)])]
+    chosen = [m for m in chosen if same_code(m, last[_spot(m.identity)])]
     full = {_spot(m.identity) for m in chosen if not m.identity["quick"]}
     return _in_order(
         (m for m in chosen if not (m.identity["quick"] and _spot(m.identity) in full)), order

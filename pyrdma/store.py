@@ -33,14 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from . import _shapes, provenance
+from ._point_fields import FIELDS, MOST_RUNS, RUN
 from .arguments import shown
 from .conditions import Conditions
-from .data import check_name
 from .errors import InvalidArgument
-from .experiment import ID, Point
-from .fabrics import FABRICS
+from .experiment import Point
 from .files import DamagedFile, WrittenFolder, disk_error, lock_folder, own_folder, read_regular
-from .places import NAME
 from .result import SCHEMA, Result, Row, Sample, check_payload
 
 __all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_point"]
@@ -48,7 +46,6 @@ __all__ = ["Measurement", "Store", "Task", "point_file", "read_folder", "read_po
 MOST_BYTES = 256 << 20
 """Longest file of a point."""
 
-_MOST_RUNS = 2**53
 _NAME = re.compile(r"[0-9a-f]{20}\.jsonl")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{20}\.jsonl\.\w{8}")
 _POINTS, _DAMAGED, _LOCK = "points", "damaged", "lock"
@@ -185,7 +182,7 @@ class Store:
                     entry.unlink()
             elif _NAME.fullmatch(entry.name) and (found := self._whole(entry)):
                 last = max(last, found.run)
-        self._run = min(last + 1, _MOST_RUNS)
+        self._run = min(last + 1, MOST_RUNS)
 
     def close(self) -> None:
         """Wait until all points are on the disk, and release the folder."""
@@ -284,7 +281,7 @@ def point_file(task: Task, result: Result, conditions: Conditions | None = None)
         "flags": conditions.flags if conditions is not None else [],
         "workloads": conditions.workloads if conditions is not None else [],
     }
-    for name, shape in _FIELDS.items():
+    for name, shape in FIELDS.items():
         if not shape(document[name]):
             raise InvalidArgument(
                 f"{name} of the point {shown(dict(task.point.params))} of {task.point.experiment} "
@@ -366,7 +363,7 @@ def _parse(content: bytes, name: str) -> Measurement:
         for later in ("flags", "workloads"):  # a file of an earlier version lacks them
             document.setdefault(later, [])
         document.setdefault("run", 0)
-    for field, shape in (*_FIELDS.items(), ("run", _run)):
+    for field, shape in (*FIELDS.items(), ("run", RUN)):
         if not isinstance(document, dict) or not shape(document.get(field)):
             raise ValueError(f"its field {field!r} is missing or wrong")
     assert isinstance(document, dict)
@@ -402,70 +399,3 @@ def _json(content: bytes) -> object:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
-
-
-_text = _shapes.text(4096)
-_run = _shapes.integer(0, _MOST_RUNS)
-_node = _shapes.integer(-1, 2**31 - 1)
-_values = _shapes.mapping_of(_shapes.is_value, 256)
-
-
-def _is_named(v: object, *more: str) -> bool:
-    """Return whether all names of parameters or labels are those that `check_name` allows."""
-    try:
-        for name in v if isinstance(v, dict) else ():
-            if name not in more:
-                check_name(name, "")
-    except InvalidArgument:
-        return False
-    return True
-
-
-def _labels(v: object) -> bool:
-    return _values(v) and _is_named(v)
-
-
-_IDENTITY: Mapping[str, _shapes.Shape] = {
-    "experiment": lambda v: _text(v) and ID.fullmatch(str(v)) is not None,
-    "params": lambda v: _values(v) and _is_named(v, "profile"),
-    "fabric": _shapes.one_of(*FABRICS),
-    "profile": _text,
-    "profile_digest": _text,
-    "overrides": _shapes.mapping_of(_shapes.is_finite, 4096),
-    "seed": _shapes.integer(0, 2**64 - 1),
-    "repetition": _shapes.integer(0, 10**6),
-    "quick": lambda v: isinstance(v, bool),
-    "code": _text,
-    "machine": _text,
-}
-_OPTIONAL = ("testbed", "host")
-_WORKLOAD: Mapping[str, _shapes.Shape] = {
-    "workload": _text,
-    "nodes": _shapes.integer(1, 2**31 - 1),
-    "parameters": _shapes.mapping_of(
-        lambda v: _shapes.is_value(v) or _shapes.list_of(_shapes.integer(-(2**63), 2**63 - 1))(v),
-        256,
-    ),
-}
-
-
-def _is_identity(v: object) -> bool:
-    if not isinstance(v, dict):
-        return False
-    if not all(isinstance(v[n], str) and NAME.fullmatch(v[n]) for n in _OPTIONAL if n in v):
-        return False
-    return _shapes.has({name: v[name] for name in v if name not in _OPTIONAL}, _IDENTITY)
-
-
-_FIELDS: Mapping[str, _shapes.Shape] = {
-    "identity": _is_identity,
-    "flags": _shapes.list_of(_text),
-    "workloads": _shapes.list_of(lambda v: _shapes.has(v, _WORKLOAD)),
-    "clock": _shapes.one_of("virtual", "real"),
-    "machine": _text,
-    "stopped": _text,
-    "rows": _shapes.list_of(_shapes.entry(_text, _shapes.is_finite, _text, _labels)),
-    "samples": _shapes.list_of(_shapes.entry(_node, _node, _text, _shapes.is_finite, _text)),
-    "histograms": _shapes.mapping_of(_shapes.list_of(_shapes.is_base64), 4096),
-    "provenance": lambda v: isinstance(v, dict),
-}
