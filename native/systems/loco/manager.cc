@@ -60,6 +60,11 @@ void Manager::serve() {
   while (control_->receive(message)) handle(message);
 }
 
+void Manager::peer_down(NodeId peer, fabric::Status /*why*/) {
+  const std::lock_guard lock(channels_mutex_);
+  for (const auto& [name, channel] : channels_) channel->lost(peer);
+}
+
 void Manager::handle(const ControlMessage& message) {
   Channel* channel = nullptr;
   {

@@ -121,8 +121,17 @@ bool AcquireOp::learn_serving() {
   return false;
 }
 
-bool AcquireOp::compare(std::uint64_t serving, Time now) {
-  if (serving == ticket_) return hold();
+// Learns the lock's mark too, if this acquisition has the lock now.
+inline bool AcquireOp::is_served(std::uint64_t now_serving) {
+  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
+  if (serving != ticket_) return false;
+  locks_->locals_[index_].in_doubt = now_serving != serving;
+  return true;
+}
+
+bool AcquireOp::compare(std::uint64_t now_serving, Time now) {
+  if (is_served(now_serving)) return hold();
+  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
   if (serving > ticket_) [[unlikely]] {
     pass_turn();
     locks_->throw_passed(index_, ticket_, serving);
@@ -132,7 +141,7 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
     // The host waits in its own memory: a plain read sees data that was released. The word may have
     // changed since the NIC read it; then no event wakes the waiter.
     stage_ = Stage::kWatching;
-    return load_acquire(word) == ticket_ && hold();
+    return is_served(load_acquire(word)) && hold();
   }
   const std::uint64_t before_us = ticket_ - serving - 1;
   if (blocks_ && before_us != 0) {

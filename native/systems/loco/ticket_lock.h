@@ -5,6 +5,13 @@
 // next to each other at one host. The threads of a node queue first in a ticket lock in the node's
 // own memory, so a node has at most one ticket per lock. A release hands the lock to the next
 // thread of the node without the network, a bounded number of times in a row.
+//
+// The paper has no failures. If a node loses its connection to the host while the request for a
+// ticket, or a release, is on its way, the host may have served the request or not. In the worst
+// case nobody ever gets the lock again: the errors of the waiters then name that node, and the other
+// nodes must make another lock without it. A holder that dies keeps its lock too. There is no lease
+// that would give the lock to the next node: a write of the first holder could arrive later, and
+// nothing would keep it from the data.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -137,7 +144,8 @@ class AcquireOp {
   bool enter(Time now);
   bool answered();
   [[gnu::noinline]] bool learn_serving();
-  bool compare(std::uint64_t serving, Time now = 0);
+  bool compare(std::uint64_t now_serving, Time now = 0);
+  bool is_served(std::uint64_t now_serving);
   void ask_ticket();
   void post_ticket();
   void ask_serving();
@@ -202,9 +210,21 @@ class TicketLocks : public Channel {
     return release(me, i, fence, nothing);
   }
   /// release() with Fence::kNone that never blocks. If a release must be awaited, the caller polls
-  /// its key.
-  AckKey start_release(Caller& me, std::uint64_t i);
+  /// its key. `in_doubt`: the caller cannot tell whether a write under the lock has happened,
+  /// because its answer is lost. All later holders hear of it (in_doubt()), for good: one word of
+  /// the lock carries the mark, so it costs no message. A release in doubt is never a hand-over.
+  AckKey start_release(Caller& me, std::uint64_t i, bool in_doubt = false);
+  /// Returns true if a holder has released lock i in doubt. The caller holds the lock.
+  bool in_doubt(std::uint64_t i) const { return locals_[i].in_doubt; }
   const TicketLockOptions& options() const { return options_; }
+
+  /// What the nodes that answer know of lock i, for an error. Blocks.
+  struct Report {
+    std::string text;
+    std::vector<NodeId> blamed;
+    bool in_doubt = false;
+  };
+  Report report(Caller& me, std::uint64_t i);
 
  private:
   friend class AcquireOp;
@@ -213,10 +233,15 @@ class TicketLocks : public Channel {
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
     bool has_ticket = false;                         // the node holds the lock
+    bool in_doubt = false;                           // as now_serving says
     std::uint32_t handovers = 0;                     // since the ticket was taken
     std::uint64_t ticket = 0;
     Mark placed;  // when it is reached, the last holder's writes are placed
   };
+
+  /// The mark of a release in doubt, in now_serving beside the ticket.
+  static constexpr std::uint64_t kInDoubt = std::uint64_t{1} << 63;
+  static std::uint64_t mark_of(bool in_doubt) { return in_doubt ? kInDoubt : 0; }
 
   void make(Joins joins);
   // The two words of a lock are atomic_vars of one host, next to each other.
@@ -226,13 +251,18 @@ class TicketLocks : public Channel {
   }
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
+  [[noreturn]] void throw_not_held(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
   [[gnu::noinline]] AckKey release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at,
                                             Fence fence, Requests& before);
-  AckKey give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
+  AckKey give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before,
+                   bool in_doubt = false);
   AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence, Requests& before);
-  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
-  std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
+  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before,
+                 bool in_doubt);
+  void lost(NodeId peer) override;
+  std::optional<std::uint64_t> ask(Caller& me, NodeId node, const RemoteRegion& at,
+                                   std::uint64_t offset);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
   [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,
                                  std::uint64_t serving) const;
@@ -243,7 +273,9 @@ class TicketLocks : public Channel {
   std::uint64_t hosts_;
   TicketLockOptions options_;
   AtomicVars words_;
-  LocalRegion holders_;  // the holder of each lock on this node, for reports of all nodes
+  // For reports of all nodes: the holder of each lock on this node, then a word for each host, 1 if
+  // this node has lost its connection to it.
+  LocalRegion holders_;
   std::unique_ptr<Local[]> locals_;
   std::optional<Footprint> footprint_;  // of locals_
 };

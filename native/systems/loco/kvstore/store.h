@@ -82,6 +82,7 @@ class KvStore : public Channel {
  private:
   friend class KvOperation;
   friend class Bugs;
+  void lost(NodeId peer) override { lost_.store(peer, std::memory_order_relaxed); }
   void check_options();
   std::uint64_t lock_of(Key key) const { return hash_of(key) % locks_.count(); }
   std::byte* slot(std::uint32_t number) const {
@@ -120,6 +121,8 @@ class KvStore : public Channel {
   Rng hold_draws_;
   NodeId held_ = 0;
   Time held_until_ = 0;
+  // A node that hears nothing more of this node's changes to the index.
+  std::atomic<NodeId> lost_{fabric::kNoNode};
   std::atomic<bool> stopping_{false};
   std::unique_ptr<Thread> tracker_;
 };

@@ -13,8 +13,8 @@ namespace pyrdma::loco {
 bool KvOperation::announce() {
   const Scope step(me_->env(), scope::announce);
   TrackerMessage message;
-  message.kind =
-      kind_ == Kind::kInsert ? TrackerMessage::Kind::kInsert : TrackerMessage::Kind::kRemove;
+  message.kind = kind_ == Kind::kInsert && !settles_ ? TrackerMessage::Kind::kInsert
+                                                     : TrackerMessage::Kind::kRemove;
   message.node = at_.node;
   message.slot = at_.slot;
   message.counter = at_.counter;
