@@ -229,7 +229,7 @@ void Caller::forget(const void* object) {
   if (!has_unfinished()) return;
   const std::lock_guard lock(unfinished_mutex_);
   for (const auto& work : unfinished_) {
-    if (work->object_ == object) work->object_ = nullptr;
+    if (work->object_ == object) work->object_ = work->outlive() ? work.get() : nullptr;
   }
 }
 

@@ -67,6 +67,9 @@ class Unfinished {
   /// Takes a step; returns true when nothing is left to do. May wait for room for a request only.
   /// After an Error(kTimeout) it is called again.
   virtual bool poll() = 0;
+  /// The object is about to be destroyed, and no step is under way. Returns true if the work goes
+  /// on without it; otherwise the work ends here.
+  virtual bool outlive() { return false; }
 
  private:
   friend class Caller;
@@ -185,7 +188,8 @@ class Caller {
   void finish_later(std::unique_ptr<Unfinished> work);
   /// Returns true while such work goes on.
   bool has_unfinished() const { return unfinished_count_.load(std::memory_order_acquire) != 0; }
-  /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
+  /// Ends the work on `object`, which is about to be destroyed, unless the work outlives it. Any
+  /// thread may call.
   void forget(const void* object);
   /// Goes on with what finish_later() has taken over. Returns true when some of it has ended: a
   /// loop of Env::poll_until then begins again, so that waiting threads of this node look again

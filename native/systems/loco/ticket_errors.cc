@@ -51,10 +51,11 @@ TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
     if (held != 0) {
       holder = "caller " + std::to_string((held & 0xff) - 1) + " of node " + std::to_string(node) +
                " holds it, with ticket " + std::to_string(held >> 8);
+      if (node != self()) report.blamed.push_back(node);
     }
     if (ask(me, node, remote(node, 0), (count_ + rank_of(host)) * 8).value_or(0) == 0) continue;
     losers += ' ' + std::to_string(node);
-    report.blamed.push_back(node);
+    if (held == 0) report.blamed.push_back(node);
   }
   std::optional<std::uint64_t> serving;
   if (!is_among(silent, host)) serving = ask(me, host, words_.at(host), place_of(i).now_serving);

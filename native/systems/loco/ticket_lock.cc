@@ -47,6 +47,7 @@ void TicketLocks::make(Joins joins) {
   footprint_.emplace(manager().env(), locals_.get(), count_ * sizeof(Local));
   holders_ = add_region("holders", (count_ + hosts_) * 8, fabric::kRemoteRead);
   expect_region("holders", (count_ + hosts_) * 8);
+  agree("placement", static_cast<std::uint64_t>(options_.placement));
   if (joins == Joins::kHere) join();
 }
 
@@ -74,6 +75,14 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
     if (!manager().env().poll_until(turn, until)) op.wait_on();
   }
   return op.ticket();
+}
+
+bool TicketLocks::try_acquire(Caller& me, std::uint64_t i) {
+  AcquireOp op(*this, me, i, AcquireOp::Try());
+  if (!op.over()) {
+    me.wait_until([&] { return op.poll() || op.over(); }, "an answer of a lock's host");
+  }
+  return op.held();
 }
 
 inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,

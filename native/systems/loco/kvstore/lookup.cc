@@ -15,8 +15,8 @@ bool KvOperation::find() {
   at_ = *found;
   if (at_.node != store_->self()) {
     const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_);
-    slot_.key = store_->values_.read(*me_, at_.node, at_.slot * store_->slot_bytes_,
-                                     slot_.block.sge(bytes));
+    slot_.key = me_->read(at_.node, store_->values_.at(at_.node), at_.slot * store_->slot_bytes_,
+                          slot_.block.sge(bytes));
     step_ = Step::kReading;
     return false;
   }

@@ -96,7 +96,7 @@ bool KvOperation::advance(Time now) {
     case Step::kAnnouncing:
       return announce();
     case Step::kAnnounced:
-      return announced() && (kind_ == Kind::kInsert && !settles_ ? publish() : forget());
+      return announced() && (inserts() ? publish() : forget());
   }
   return false;
 }
@@ -215,7 +215,8 @@ bool KvOperation::overdue() {
 void KvOperation::throw_cause(const Error& error) {
   const bool announces = step_ == Step::kAnnouncing || step_ == Step::kAnnounced;
   if (error.code() == ErrorCode::kTimeout && !overdue_) {
-    if (announces) throw_unannounced();
+    if (step_ == Step::kLocking && !holds_lock_) lock_.throw_overdue();
+    if (announces) check_readers();
     if (kind_ == Kind::kLookup && retrying_ != 0) throw_torn();
   }
   overdue_ = true;

@@ -77,8 +77,8 @@ class KvOperation {
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
   void check_answer(const char* what, NodeId node);
-  bool overdue();  // it retries since wait_timeout
-  [[noreturn]] void throw_unannounced();
+  bool overdue();        // it retries since wait_timeout
+  void check_readers();  // throws if readers of the tracker are overdue
   /// Says why the operation is not over after wait_timeout, if this is known better than `error`,
   /// which is handled now. Throws it otherwise.
   [[noreturn]] void throw_cause(const Error& error);
@@ -98,6 +98,7 @@ class KvOperation {
   void write_update(std::uint32_t bytes);
   bool remove_locked();  // remove.cc
   bool forget();
+  bool inserts() const { return kind_ == Kind::kInsert && !settles_; }
   bool announce();  // tracker.cc
   bool announced();
 
