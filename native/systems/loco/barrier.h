@@ -20,23 +20,26 @@ class Barrier : public Channel {
   /// Blocks until every participant has called it equally often. After the barrier, operations that
   /// any participant did before it, from any thread, are visible to all (global fence). One caller
   /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
-  /// wait_timeout.
+  /// wait_timeout. A call after an error goes on with the same round: this node has arrived at it
+  /// once.
   void wait(Caller& me) {
     const Scope all(me.env(), scope::barrier);
     if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
-    table_.store_mine(++count_);
+    const std::uint64_t round = count_ + 1;
+    table_.store_mine(round);
     table_.push_broadcast(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
       const Scope one(me.env(), scope::barrier_row);
-      const auto arrived = [&] { return *table_.row(rank).try_load() >= count_; };
+      const auto arrived = [&] { return *table_.row(rank).try_load() >= round; };
       if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }
+    count_ = round;
   }
 
  private:
   [[noreturn]] void throw_broken(Caller& me) const;
   Sst<std::uint64_t> table_;
-  std::uint64_t count_ = 0;
+  std::uint64_t count_ = 0;  // rounds that are over
 };
 
 }  // namespace pyrdma::loco
