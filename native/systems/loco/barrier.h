@@ -2,6 +2,8 @@
 // its row of a table, pushes the row to all others, and waits until every row has reached its
 // count.
 #pragma once
+#include <vector>
+
 #include "systems/loco/scopes.h"
 #include "systems/loco/sst.h"
 
@@ -24,17 +26,32 @@ class Barrier : public Channel {
   /// once.
   void wait(Caller& me) {
     const Scope all(me.env(), scope::barrier);
-    if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
-    const std::uint64_t round = count_ + 1;
-    table_.store_mine(round);
-    table_.push_broadcast(me);
+    enter(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
       const Scope one(me.env(), scope::barrier_row);
-      const auto arrived = [&] { return *table_.row(rank).try_load() >= round; };
+      const auto arrived = [&] { return *table_.row(rank).try_load() > count_; };
       if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }
-    count_ = round;
+    leave();
   }
+
+  // The steps of wait(), for a thread that does other things between them.
+  /// Arrives. Blocks for the fence alone.
+  void enter(Caller& me) {
+    if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
+    table_.store_mine(count_ + 1);
+    table_.push_broadcast(me);
+  }
+  /// Returns the participants that have not arrived.
+  std::vector<NodeId> awaited() {
+    std::vector<NodeId> nodes;
+    for (const NodeId node : participants()) {
+      if (*table_.row(rank_of(node)).try_load() <= count_) nodes.push_back(node);
+    }
+    return nodes;
+  }
+  /// Ends the round, once everybody has arrived.
+  void leave() { ++count_; }
 
  private:
   [[noreturn]] void throw_broken(Caller& me) const;
