@@ -2,6 +2,7 @@
 // sees the objects as one; each call names its node. Channels, endpoints and servers of all systems
 // are bound this way.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,9 +21,21 @@ namespace pyrdma::bindings {
 class NodeMutex {
  public:
   void lock(Env& env) {
-    if (!env.is_simulated()) return threads_.lock();
+    if (!env.is_simulated()) {
+      ++wanted_;
+      threads_.lock();
+      --wanted_;
+      return;
+    }
     if (is_held_ || !waiters_.empty()) wait(env);
     is_held_ = true;
+  }
+  /// For a loop that tries again and again: returns false if a call uses the node, or waits for
+  /// that. A task of a simulated node waits instead, because nothing would wake it to try again.
+  bool try_lock(Env& env) {
+    if (!env.is_simulated()) return wanted_ == 0 && threads_.try_lock();
+    lock(env);
+    return true;
   }
   void unlock(Env& env) {
     if (!env.is_simulated()) return threads_.unlock();
@@ -53,6 +66,7 @@ class NodeMutex {
   }
 
   std::mutex threads_;
+  std::atomic<int> wanted_{0};  // threads that wait in lock()
   bool is_held_ = false;
   std::deque<Watch*> waiters_;
 };
@@ -86,13 +100,40 @@ class PerNode final : public Owned {
   auto on(NodeId node, Work&& work) {
     return session().call([&] {
       T& object = at(node);
-      struct Lock {
-        Lock(NodeMutex& taken, Env& of) : mutex(taken), env(of) { mutex.lock(env); }
-        ~Lock() { mutex.unlock(env); }
-        NodeMutex& mutex;
-        Env& env;
-      } lock((*locks_)[node], session().world().env(node));
+      Env& env = session().world().env(node);
+      NodeMutex& mutex = (*locks_)[node];
+      mutex.lock(env);
+      const Unlock unlock{mutex, env};
       return work(object);
+    });
+  }
+  /// What a step has done.
+  enum class Step : std::uint8_t {
+    kWaits,  // nothing
+    kMoved,  // something that other waiting calls of the node must look at
+    kDone
+  };
+  /// Runs `step(object)` on one node again and again until it is done. Other calls use the node
+  /// between two steps: they may end what the steps wait for, as when one task of the node waits
+  /// for a lock that another one holds. A step must not wait for that itself.
+  template <class Work>
+  void in_steps(NodeId node, Work&& step) {
+    session().call([&] {
+      T& object = at(node);
+      Env& env = session().world().env(node);
+      NodeMutex& mutex = (*locks_)[node];
+      Step last = Step::kWaits;
+      const auto turn = [&] {
+        if (!mutex.try_lock(env)) return false;
+        const Unlock unlock{mutex, env};
+        last = step(object);
+        return last != Step::kWaits;
+      };
+      constexpr Time kLook = 100 * kMillisecond;  // a step may find that its time is over
+      while (last != Step::kDone) {
+        last = Step::kWaits;
+        env.poll_until(turn, env.now() + kLook);  // its begin wakes the others
+      }
     });
   }
   /// Runs `work(object, env)` on every node at once. Ctrl-C interrupts the call.
@@ -114,6 +155,11 @@ class PerNode final : public Owned {
   const std::shared_ptr<NodeLocks>& locks() const { return locks_; }
 
  private:
+  struct Unlock {
+    ~Unlock() { mutex.unlock(env); }
+    NodeMutex& mutex;
+    Env& env;
+  };
   int rank_;
   std::shared_ptr<NodeLocks> locks_;
   std::vector<std::unique_ptr<T>> objects_;  // by node

@@ -188,7 +188,8 @@ class Caller {
   void finish_later(std::unique_ptr<Unfinished> work);
   /// Returns true while such work goes on.
   bool has_unfinished() const { return dropped_.any(); }
-  /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
+  /// Ends the work on `object`, which is about to be destroyed, unless the work outlives it. Any
+  /// thread may call.
   void forget(const void* object) { dropped_.forget(object); }
   /// Throws an error of such work on `object` that nobody has been told yet. An object whose work
   /// may be dropped calls it where another of its operations begins, before it changes anything.

@@ -19,10 +19,11 @@ void DroppedWork::add(std::unique_ptr<Unfinished> work) {
 // The thread of the caller destroys the work, because the work may hold its blocks. Another object
 // may get the address of this one: it must not hear of this one's errors.
 void DroppedWork::forget(const void* object) {
+  static constexpr char kNoObject = 0;  // that of work which outlives its own
   if (!any() && !has_errors()) return;
   const std::lock_guard lock(mutex_);
   for (const auto& work : work_) {
-    if (work->object_ == object) work->object_ = nullptr;
+    if (work->object_ == object) work->object_ = work->outlive() ? &kNoObject : nullptr;
   }
   for (Failure& failure : failures_) {
     if (failure.object == object) failure.object = nullptr;

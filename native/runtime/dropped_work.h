@@ -24,6 +24,9 @@ class Unfinished {
   /// Takes a step; returns true when nothing is left to do. May wait for room for a request only.
   /// After an Error(kTimeout) it is called again.
   virtual bool poll() = 0;
+  /// The object is about to be destroyed, and no step is under way. Returns true if the work goes
+  /// on without it; otherwise the work ends here.
+  virtual bool outlive() { return false; }
 
  private:
   friend class DroppedWork;
@@ -43,7 +46,8 @@ class DroppedWork {
   bool is_stepping() const { return stepping_; }
   /// Takes a step of all work; returns true when some of it has ended.
   bool step();
-  /// Ends the work on `object`, which is about to be destroyed. Any thread may call.
+  /// Ends the work on `object`, which is about to be destroyed, unless the work outlives it. Any
+  /// thread may call.
   void forget(const void* object);
   /// Gives up what goes on; returns false if nobody has been told of some of it.
   bool give_up();

@@ -14,6 +14,12 @@ namespace py = pybind11;
 
 class Task;
 
+/// The task that calls a method; null: a script calls it.
+struct CallingTask {
+  std::shared_ptr<Task> task;
+};
+CallingTask calling(Task& task);
+
 /// Returns the exception with its traceback. With the GIL.
 inline py::object exception_of(const py::error_already_set& raised) {
   if (raised.trace()) PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());

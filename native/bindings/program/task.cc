@@ -15,6 +15,8 @@ py::object cancelled_class() { return py::module_::import("pyrdma.errors").attr(
 
 }  // namespace
 
+CallingTask calling(Task& task) { return {task.shared_from_this()}; }
+
 // ---- operations ----
 
 void Operation::perform(Task& task) {

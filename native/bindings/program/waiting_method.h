@@ -38,11 +38,11 @@ class NativeCall final : public Operation {
 
  protected:
   bool is_due() const override { return is_due_; }
-  void run(Task& /*task*/) override {
+  void run(Task& task) override {
     if constexpr (std::is_void_v<Result>)
-      call_();
+      call_(calling(task));
     else
-      result_.emplace(call_());
+      result_.emplace(call_(calling(task)));
   }
   py::object result() override {
     if constexpr (std::is_void_v<Result>)
@@ -52,7 +52,7 @@ class NativeCall final : public Operation {
   }
 
  private:
-  using Result = std::invoke_result_t<Call&>;
+  using Result = std::invoke_result_t<Call&, CallingTask>;
   using Kept = std::conditional_t<std::is_void_v<Result>, std::monostate, Result>;
   Call call_;
   Convert convert_;
@@ -71,32 +71,44 @@ bool awaits_calls(Self& self) {
     return false;
 }
 
+/// `work(self, calling task, arguments...)`.
 template <class Class, class Work, class Convert, class Self, class Result, class... Arguments>
 void def(Class& bound, const char* name, Work work, Convert convert,
-         Result (Work::*)(Self&, Arguments...) const) {
+         Result (Work::*)(Self&, CallingTask, Arguments...) const) {
   bound.def(name, [work, convert, is_due = gives_back(name)](const std::shared_ptr<Self>& self,
                                                              Arguments... arguments) {
     if (awaits_calls(*self)) {
-      auto call = [work, self, kept = std::tuple<std::decay_t<Arguments>...>(arguments...)] {
-        return std::apply([&](const auto&... each) { return work(*self, each...); }, kept);
+      auto call = [work, self, kept = std::tuple<std::decay_t<Arguments>...>(arguments...)](
+                      const CallingTask& task) {
+        return std::apply([&](const auto&... each) { return work(*self, task, each...); }, kept);
       };
       const std::shared_ptr<Operation> made =
           std::make_shared<NativeCall<decltype(call), Convert>>(std::move(call), convert, is_due);
       return py::cast(made);
     }
     if constexpr (std::is_void_v<Result>) {
-      work(*self, arguments...);
+      work(*self, CallingTask(), arguments...);
       return py::object(py::none());
     } else {
-      return py::object(convert(work(*self, arguments...)));
+      return py::object(convert(work(*self, CallingTask(), arguments...)));
     }
   });
+}
+
+template <class Class, class Work, class Convert, class Self, class Result, class... Arguments>
+void def(Class& bound, const char* name, Work work, Convert convert,
+         Result (Work::*)(Self&, Arguments...) const) {
+  const auto of_any = [work](Self& self, CallingTask /*task*/, Arguments... arguments) -> Result {
+    return work(self, arguments...);
+  };
+  def(bound, name, of_any, convert, &decltype(of_any)::operator());
 }
 
 }  // namespace waiting_method
 
 /// Gives a class of Python, whose holder is a shared_ptr, a method that waits:
-/// `work(self, arguments...)` uses nothing of Python and waits inside of Session::call;
+/// `work(self, arguments...)` uses nothing of Python and waits inside of Session::call; it may take
+/// the CallingTask after `self`;
 /// `convert(result)` makes what Python gets. The caller gets the result, but in the steps of a
 /// method that a node program awaits (Session::await_calls) it gets an operation.
 template <class Class, class Work, class Convert = ToPython>

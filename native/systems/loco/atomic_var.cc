@@ -39,6 +39,7 @@ AtomicVar::AtomicVar(Channel& parent, std::string_view name, NodeId host, Placem
 }
 
 void AtomicVar::make(Placement placement) {
+  assign("host", host_);
   if (host_ == self()) add_region("word", 8, kPeers, placement);
   expect_region("word", 8, host_);
   join();

@@ -2,6 +2,8 @@
 // its row of a table, pushes the row to all others, and waits until every row has reached its
 // count.
 #pragma once
+#include <vector>
+
 #include "systems/loco/scopes.h"
 #include "systems/loco/sst.h"
 
@@ -21,23 +23,41 @@ class Barrier : public Channel {
   /// any participant did before it, from any thread, are visible to all (global fence). One caller
   /// of the node at a time. Throws Error(kTimeout), naming nodes that do not answer, after
   /// wait_timeout, and Error(kUnavailable), before it counts, when a write or an atomic of this
-  /// node has been lost that no barrier of this caller has reported yet.
+  /// node has been lost that no barrier of this caller has reported yet. A call after an error goes
+  /// on with the same round: this node has arrived at it once.
   void wait(Caller& me) {
     const Scope all(me.env(), scope::barrier);
-    if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
-    table_.store_mine(++count_);
-    table_.push_broadcast(me);
+    enter(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
       const Scope one(me.env(), scope::barrier_row);
-      const auto arrived = [&] { return *table_.row(rank).try_load() >= count_; };
+      const auto arrived = [&] { return *table_.row(rank).try_load() > count_; };
       if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }
+    leave();
   }
+
+  // The steps of wait(), for a thread that does other things between them.
+  /// Arrives. Blocks for the fence alone.
+  void enter(Caller& me) {
+    if (manager().bugs().fence_global(me) != fabric::Status::kSuccess) throw_broken(me);
+    table_.store_mine(count_ + 1);
+    table_.push_broadcast(me);
+  }
+  /// Returns the participants that have not arrived.
+  std::vector<NodeId> awaited() {
+    std::vector<NodeId> nodes;
+    for (const NodeId node : participants()) {
+      if (*table_.row(rank_of(node)).try_load() <= count_) nodes.push_back(node);
+    }
+    return nodes;
+  }
+  /// Ends the round, once everybody has arrived.
+  void leave() { ++count_; }
 
  private:
   [[noreturn]] void throw_broken(Caller& me) const;
   Sst<std::uint64_t> table_;
-  std::uint64_t count_ = 0;
+  std::uint64_t count_ = 0;  // rounds that are over
 };
 
 }  // namespace pyrdma::loco

@@ -121,6 +121,11 @@ void Channel::send_join(NodeId peer) {
     copy_text(entry.name, expected.name);
     entry.region.length = expected.bytes;
   }
+  for (const Agreed& agreed : agreed_) {
+    RegionEntry& entry = join.entries[join.regions + join.options++];
+    copy_text(entry.name, agreed.option);
+    entry.region.length = agreed.value;
+  }
   manager_.control_->send(peer, join);
 }
 
@@ -135,8 +140,7 @@ void Channel::handle(const ControlMessage& message) {
                                text_of(participants_) + " on node " + std::to_string(self()) +
                                ", but node " + std::to_string(message.from) +
                                " has the channel too: give the same participants on every node";
-    report(message.from, reason);
-    refuse(message, reason);
+    refuse(message, reason, ControlMessage::kNotYet);
   } else if (message.generation != generation_ || message.participants != participants_sum_) {
     // An older message is meant for an endpoint that is gone. A newer one is a join message, and
     // this node has not made the endpoint that the peer wants. When it does, that endpoint's join
@@ -146,7 +150,7 @@ void Channel::handle(const ControlMessage& message) {
   } else if (message.kind == ControlMessage::kConnect) {
     handle_connect(message);
   } else {
-    report(message.from, message.reason);
+    report(message.from, message.reason, message.kind == ControlMessage::kNotYet);
   }
 }
 
@@ -165,12 +169,14 @@ void Channel::handle_join(const ControlMessage& join) {
     report(join.from, reason);
     return refuse(join, reason);
   }
+  if (!agrees(join)) return;
   ControlMessage connect = message(ControlMessage::kConnect);
   for (const OwnRegion& own : regions_) {
     RegionEntry& entry = connect.entries[connect.regions++];
     copy_text(entry.name, own.name);
     entry.region = own.region.remote();
   }
+  forget_passed(join.from);
   Peer& peer = peers_[join.from];
   const bool fresh = !peer.joined.exchange(true, std::memory_order_acq_rel);
   if (fresh)
@@ -184,6 +190,25 @@ void Channel::handle_join(const ControlMessage& join) {
     }
     awaited_.fetch_sub(1, std::memory_order_acq_rel);
   }
+}
+
+bool Channel::agrees(const ControlMessage& join) {
+  for (std::uint32_t i = join.regions; i < join.regions + join.options; ++i) {
+    const RegionEntry& theirs = join.entries[i];
+    const auto own = std::find_if(agreed_.begin(), agreed_.end(), [&](const Agreed& agreed) {
+      return agreed.option == theirs.name;
+    });
+    if (own != agreed_.end() && own->value == theirs.region.length) continue;
+    const std::string reason = "channel '" + name_ + "': " + theirs.name + " is " +
+                               std::to_string(theirs.region.length) + " on node " +
+                               std::to_string(join.from) + " and " +
+                               (own == agreed_.end() ? "not known" : std::to_string(own->value)) +
+                               " on node " + std::to_string(self()) + ": give the same on both";
+    report(join.from, reason);
+    refuse(join, reason);
+    return false;
+  }
+  return true;
 }
 
 void Channel::handle_connect(const ControlMessage& connect) {
@@ -212,25 +237,51 @@ void Channel::handle_connect(const ControlMessage& connect) {
 }
 
 // The refusal has the generation of the refused endpoint.
-void Channel::refuse(const ControlMessage& refused, const std::string& reason) {
-  ControlMessage refusal = message(ControlMessage::kRefuse);
+void Channel::refuse(const ControlMessage& refused, const std::string& reason,
+                     ControlMessage::Kind kind) {
+  ControlMessage refusal = message(kind);
   refusal.generation = refused.generation;
   refusal.participants = refused.participants;
   copy_text(refusal.reason, reason);
   manager_.control_->send(refused.from, refusal);
 }
 
-void Channel::report(NodeId peer, const std::string& problem) {
+void Channel::report(NodeId peer, const std::string& problem, bool may_pass) {
   const std::lock_guard lock(problem_mutex_);
-  if (!problem_.empty()) return;
+  if (!problem_.empty() && (may_pass || !problem_may_pass_)) return;
   problem_ = problem;
   problem_peer_ = peer;
+  problem_may_pass_ = may_pass;
 }
 
-void Channel::check_problem() const {
+// The peer has made the endpoint.
+void Channel::forget_passed(NodeId peer) {
   const std::lock_guard lock(problem_mutex_);
-  if (problem_.empty()) return;
+  if (problem_may_pass_ && problem_peer_ == peer) problem_.clear();
+}
+
+void Channel::check_problem(bool at_timeout) const {
+  const std::lock_guard lock(problem_mutex_);
+  if (problem_.empty() || (problem_may_pass_ && !at_timeout)) return;
   throw Error(ErrorCode::kInvalidArgument, problem_).blaming({problem_peer_});
+}
+
+void Channel::agree(std::string_view option, std::uint64_t value) {
+  PYRDMA_CHECK(expectations_.size() + agreed_.size(), <, kMaxRegions);
+  agreed_.push_back({std::string(option), value});
+}
+
+void Channel::assign(std::string_view role, NodeId node) {
+  require_participant(role, node);
+  agree(role, node);
+}
+
+void Channel::require_participant(std::string_view role, NodeId node) const {
+  if (std::find(participants_.begin(), participants_.end(), node) != participants_.end()) return;
+  throw Error(ErrorCode::kInvalidArgument, "channel '" + name_ + "': the " + std::string(role) +
+                                               ", node " + std::to_string(node) +
+                                               ", is not among its participants" +
+                                               text_of(participants_));
 }
 
 std::vector<NodeId> Channel::missing() const {

@@ -12,7 +12,8 @@
 // endpoint of a name and of its participants meets the i-th endpoints on the other nodes. Every
 // message carries the number of its endpoint, the generation, and a checksum of the participants;
 // an endpoint ignores messages that differ in either. So a peer with an older endpoint acts like a
-// peer without one.
+// peer without one. A peer whose endpoint of the name has other participants may make the wanted
+// one later; it says so (kNotYet), and a timeout repeats it.
 #pragma once
 #include <array>
 #include <atomic>
@@ -44,8 +45,8 @@ class Channel {
   /// Returns true once every participant has joined and connected.
   bool ready() const { return awaited_.load(std::memory_order_acquire) == 0; }
   /// Throws Error(kInvalidArgument) for a disagreement between two endpoints, with the view of both
-  /// and the peer to blame.
-  void check_problem() const;
+  /// and the peer to blame. `at_timeout`: also for one that the peer's next endpoint could end.
+  void check_problem(bool at_timeout = false) const;
   /// Returns the participants that have not joined and connected.
   std::vector<NodeId> missing() const;
 
@@ -76,6 +77,9 @@ class Channel {
   virtual void joined(NodeId) {}
   /// Runs once per peer when the peer's regions are known.
   virtual void connected(NodeId) {}
+  /// Runs when this node has lost its connections to a node; they stay lost. On the thread that
+  /// makes progress; must not block.
+  virtual void lost(NodeId) {}
 
   /// Returns the place of the expected region `index` of `peer`; for this node, its own region.
   /// Requires that the peer has connected.
@@ -83,6 +87,12 @@ class Channel {
     return peers_[peer].regions[index];
   }
   std::uint32_t rank_of(NodeId node) const;
+  /// Declares a number that all endpoints of the channel must have given alike, such as an option.
+  /// Those that differ are refused, with both numbers.
+  void agree(std::string_view option, std::uint64_t value);
+  /// The same for a node with a role. Throws Error(kInvalidArgument) unless it is a participant.
+  void assign(std::string_view role, NodeId node);
+  void require_participant(std::string_view role, NodeId node) const;
 
  private:
   friend class Manager;
@@ -90,6 +100,10 @@ class Channel {
     std::string name;
     std::uint64_t bytes;
     NodeId from;
+  };
+  struct Agreed {
+    std::string option;
+    std::uint64_t value;
   };
   struct Peer {
     bool takes_part = false;
@@ -112,9 +126,12 @@ class Channel {
   void handle(const ControlMessage& message);
   void handle_join(const ControlMessage& message);
   void handle_connect(const ControlMessage& message);
-  void refuse(const ControlMessage& message, const std::string& reason);
-  void report(NodeId peer, const std::string& problem);
+  void refuse(const ControlMessage& message, const std::string& reason,
+              ControlMessage::Kind kind = ControlMessage::kRefuse);
+  void report(NodeId peer, const std::string& problem, bool may_pass = false);
+  void forget_passed(NodeId peer);
   const OwnRegion* find_region(std::string_view name) const;
+  bool agrees(const ControlMessage& join);
 
   Manager& manager_;
   std::string name_;
@@ -124,10 +141,12 @@ class Channel {
   std::vector<Peer> peers_;  // by node
   std::vector<OwnRegion> regions_;
   std::vector<Expectation> expectations_;
+  std::vector<Agreed> agreed_;
   std::atomic<std::uint32_t> awaited_{0};  // joins and connects still to come
   mutable Mutex problem_mutex_;
   std::string problem_;
   NodeId problem_peer_ = 0;
+  bool problem_may_pass_ = false;
 };
 
 }  // namespace pyrdma::loco

@@ -26,11 +26,11 @@ void copy_text(std::span<char> to, std::string_view text) {
 }
 
 bool ControlMessage::valid() const {
-  if (kind < kJoin || kind > kRefuse || regions > kMaxRegions || generation == 0 || !ends(name) ||
-      !ends(reason)) {
+  if (kind < kJoin || kind > kNotYet || regions > kMaxRegions || options > kMaxRegions - regions ||
+      generation == 0 || !ends(name) || !ends(reason)) {
     return false;
   }
-  return std::all_of(entries.begin(), entries.begin() + regions,
+  return std::all_of(entries.begin(), entries.begin() + regions + options,
                      [](const RegionEntry& entry) { return ends(entry.name); });
 }
 

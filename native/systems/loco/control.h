@@ -22,7 +22,8 @@ inline constexpr std::size_t kMaxRegionName = 23;  // bytes of a region's name
 inline constexpr std::size_t kMaxRegions = 8;      // of one channel
 
 /// A region as a message describes it. A join message holds the name and size of an expected
-/// region; a connect message holds all fields of an existing region.
+/// region, or the name and value of an option; a connect message holds all fields of an existing
+/// region.
 struct RegionEntry {
   char name[kMaxRegionName + 1] = {};
   RemoteRegion region;
@@ -30,11 +31,12 @@ struct RegionEntry {
 
 /// The format on the wire; the receiver checks every field.
 struct ControlMessage {
-  enum Kind : std::uint32_t { kJoin = 1, kConnect = 2, kRefuse = 3 };
+  enum Kind : std::uint32_t { kJoin = 1, kConnect = 2, kRefuse = 3, kNotYet = 4 };
   std::uint32_t kind = 0;
   std::uint32_t regions = 0;
-  NodeId from = 0;                 // set by the receiver
-  std::uint32_t generation = 0;    // of the endpoint, from 1; see Channel::generation
+  std::uint32_t options = 0;     // entries after those of the regions, with a value as their length
+  NodeId from = 0;               // set by the receiver
+  std::uint32_t generation = 0;  // of the endpoint, from 1; see Channel::generation
   std::uint64_t participants = 0;  // their checksum
   char name[kMaxName + 1] = {};
   std::array<RegionEntry, kMaxRegions> entries = {};

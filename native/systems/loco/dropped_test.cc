@@ -1,6 +1,7 @@
 // Acquisitions and operations of the store that are dropped before their end, or end with an error:
 // they keep no lock, and no block of memory that the NIC still writes into has another user.
 #include "base/error_test.h"
+#include "runtime/node_barrier.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/kvstore/small_store_test.h"
 #include "systems/loco/worlds_test.h"
@@ -251,6 +252,78 @@ TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
     }
     env.sleep_until(200 * kMillisecond);
     manager.leave();
+  });
+}
+
+// The locks of node 1 are destroyed while its acquisition waits, as when its error unwinds. The
+// ticket is passed on all the same, at every step of the acquisition.
+TEST(LocoDroppedSim, ATicketIsPassedOnAlthoughTheLocksAreDestroyed) {
+  for (const Preset preset : {Preset::kPaper, Preset::kBest}) {
+    for (const bool tries : {false, true}) {
+      for (Time wait = 0; wait < 8 * kMicrosecond; wait += 250) {
+        fabric::sim::SimCluster cluster(sim_options(3));
+        cluster.run([&](Env& env) {
+          Manager manager(env, two_callers_and(kSecond));
+          Barrier barrier(manager, "bar");
+          auto lock = std::make_unique<TicketLocks>(manager, "l", 1, TicketLockOptions::of(preset));
+          manager.wait_for_ready();
+          Caller& me = manager.caller(0);
+          if (env.node() == 0 && !tries) lock->acquire(me, 0);
+          barrier.wait(me);
+          const Time begin = env.now();
+          if (env.node() == 1) {
+            AcquireOp dropped = lock->start_acquire(me, 0);
+            AcquireOp behind = lock->start_acquire(me, 0);
+            while (env.now() < begin + wait) {
+              manager.turn();
+              dropped.poll();
+              behind.poll();
+              env.sleep_until(env.now() + 50);
+            }
+            if (dropped.held()) lock->release(me, 0, Fence::kNone);
+            { const AcquireOp gone[] = {std::move(dropped), std::move(behind)}; }
+            lock = nullptr;
+            me.wait_until([&] { return !me.has_unfinished(); }, "end of the dropped work");
+          } else {
+            env.sleep_until(begin + 20 * kMicrosecond);
+            if (env.node() == 0 && !tries) lock->release(me, 0, Fence::kNone);
+            lock->acquire(me, 0);
+            lock->release(me, 0, Fence::kNone);
+          }
+          barrier.wait(me);
+          EXPECT_LT(env.now() - begin, kMillisecond);
+          manager.leave();
+        });
+      }
+    }
+  }
+}
+
+TEST(LocoDroppedSim, AnAcquireThatTimesOutAndUnwindsPassesItsTicketOn) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    Manager manager(env, two_callers_and(20 * kMillisecond));
+    Barrier barrier(manager, "bar");
+    Caller& me = manager.caller(0);
+    const auto use = [&] {
+      TicketLock lock(manager, "lock");
+      manager.wait_for_ready();
+      runtime::node_barrier(env, "begun", kSecond);
+      const Time begin = env.now();
+      if (env.node() == 1) env.sleep_until(begin + kMillisecond);
+      if (env.node() == 2) env.sleep_until(begin + 40 * kMillisecond);
+      lock.acquire(me);
+      if (env.node() == 0) env.sleep_until(begin + 30 * kMillisecond);
+      lock.release(me, Fence::kNone);
+    };
+    if (env.node() == 1) {
+      EXPECT_TRUE(refuses(use, ErrorCode::kTimeout, {"lock"}));
+    } else {
+      use();
+    }
+    const Time end = env.now() + 15 * kMillisecond;
+    me.wait_until([&] { return env.now() >= end; }, "the end");
+    runtime::node_barrier(env, "end", kSecond);
   });
 }
 

@@ -98,6 +98,50 @@ TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {
   });
 }
 
+// Nodes 0 and 1 still use a channel of their own when node 2 makes the next one of all.
+TEST(LocoGenerationsSim, AnEarlyJoinForTheNextEndpointIsNoMismatch) {
+  for (const bool again : {false, true}) {
+    fabric::sim::SimCluster cluster(sim_options(3, true));
+    ManagerOptions options;
+    options.wait_timeout = 50 * kMillisecond;
+    cluster.run([&](Env& env) {
+      Manager manager(env, options);
+      Caller& me = manager.caller(0);
+      const auto meet = [&](const std::vector<NodeId>& participants, Time stay) {
+        Barrier barrier(manager, "name", participants);
+        manager.wait_for_ready();
+        serve_until(manager, env.now() + stay);
+        manager.wait_for_ready();
+        barrier.wait(me);
+      };
+      if (again) meet({0, 1, 2}, 0);
+      if (env.node() != 2) meet({0, 1}, 5 * kMillisecond);
+      meet({0, 1, 2}, 0);
+      manager.leave();
+    });
+  }
+}
+
+TEST(LocoGenerationsSim, OtherParticipantsAreNamedAtTheTimeout) {
+  fabric::sim::SimCluster cluster(sim_options(3, true));
+  ManagerOptions options;
+  options.wait_timeout = 5 * kMillisecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    const bool all = env.node() == 2;
+    Barrier barrier(manager, "name",
+                    all ? std::vector<NodeId>{0, 1, 2} : std::vector<NodeId>{0, 1});
+    const auto wait = [&] { manager.wait_for_ready(); };
+    if (all) {
+      EXPECT_TRUE(refuses(wait, ErrorCode::kInvalidArgument, {"name", "0 1", "2"}));
+      EXPECT_EQ(blamed_by(wait).size(), 1U);
+    } else {
+      wait();  // the two agree
+    }
+    serve_until(manager, env.now() + 50 * kMillisecond);
+  });
+}
+
 TEST(LocoGenerationsSim, ALateJoinForAnEndpointThatIsGoneIsNoMismatch) {
   fabric::sim::SimCluster cluster(sim_options(3, true));
   cluster.run([](Env& env) {

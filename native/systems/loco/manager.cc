@@ -60,6 +60,11 @@ void Manager::serve() {
   while (control_->receive(message)) handle(message);
 }
 
+void Manager::peer_down(NodeId peer, fabric::Status /*why*/) {
+  const std::lock_guard lock(channels_mutex_);
+  for (const auto& [name, channel] : channels_) channel->lost(peer);
+}
+
 void Manager::handle(const ControlMessage& message) {
   Channel* channel = nullptr;
   {
@@ -132,6 +137,7 @@ void Manager::throw_missing() {
     const std::lock_guard lock(channels_mutex_);
     for (const auto& [name, channel] : channels_) {
       if (channel->ready()) continue;
+      channel->check_problem(true);
       text += "; channel '" + name + "'";
       if (channel->generation() > 1) {
         text += " of generation " + std::to_string(channel->generation());

@@ -26,7 +26,9 @@ struct ManagerOptions : runtime::Options {
 
 /// One manager per node and run. The constructor connects to the managers of all other nodes and
 /// blocks for that. The manager outlives its channels; its destructor ends the node's part. A node
-/// that dies ends the run: a caller that waits for the node gets an error that names it.
+/// that dies ends the run: a caller that waits for the node gets an error that names it. Two nodes
+/// whose messages are lost for longer than the retries of a connection last (8 times timeout_us)
+/// have lost each other for the rest of the run, although both live.
 class Manager final : private runtime::Service {
  public:
   /// Throws Error(kInvalidArgument) for an option outside its bounds, Error(kUnavailable) if the
@@ -65,6 +67,7 @@ class Manager final : private runtime::Service {
   void connected(runtime::Connection& messages) override;
   void completed(runtime::Connection& messages, const fabric::Completion& completion) override;
   void serve() override;
+  void peer_down(NodeId peer, fabric::Status why) override;
   void handle(const ControlMessage& message);
   void check_free(const std::string& name);
   void add(Channel& channel);

@@ -132,6 +132,7 @@ class OwnedVar : public Channel {
     return owner_ == self() ? fabric::kRemoteRead : fabric::kRemoteWrite;
   }
   void make(Updates updates) {
+    assign("owner", owner_);
     local_ = add_region("copy", sizeof(Copy), rights(updates));
     expect_region("copy", sizeof(Copy));
     if constexpr (!kWord) {

@@ -43,6 +43,7 @@ RingBuffer::RingBuffer(Channel& parent, std::string_view name, NodeId writer,
 }
 
 void RingBuffer::make() {
+  assign("writer", writer_);
   if (capacity_ < 4 * kUnit || capacity_ % kUnit != 0) {
     throw Error(ErrorCode::kInvalidArgument, "ring buffer '" + name() + "' has a capacity of " +
                                                  std::to_string(capacity_) +

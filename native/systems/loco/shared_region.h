@@ -30,14 +30,24 @@ class SharedRegion : public Channel {
     return local_.sge(offset, length);
   }
 
+  // Both throw Error(kInvalidArgument) for bytes beyond the region's end, where other memory lies,
+  // and for a node that takes no part.
   AckKey write(Caller& me, NodeId to, std::uint64_t offset, const fabric::Sge& from) const {
+    check(to, offset, from.length);
     return me.write(to, at(to), offset, from);
   }
   AckKey read(Caller& me, NodeId from, std::uint64_t offset, const fabric::Sge& into) const {
+    check(from, offset, into.length);
     return me.read(from, at(from), offset, into);
   }
 
  private:
+  void check(NodeId node, std::uint64_t offset, std::uint64_t size) const {
+    const std::uint64_t bytes = node < manager().nodes() ? at(node).length : 0;
+    if (offset > bytes || size > bytes - offset) [[unlikely]]
+      throw_outside(node, offset, size);
+  }
+  [[noreturn]] void throw_outside(NodeId node, std::uint64_t offset, std::uint64_t size) const;
   void make(std::uint64_t bytes, std::uint32_t peers, Placement placement) {
     local_ = add_region("data", bytes, peers, placement);
     expect_region("data", bytes);

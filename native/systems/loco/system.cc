@@ -48,7 +48,8 @@ Latencies ``lookup``, ``update``, ``insert`` and ``remove``. Metrics: ``index``,
 index; ``early_ops``, operations in the first half of the measured time, which tells whether the
 run was in a steady state. The run fails when a lookup or update misses a key that must be there.)"},
           },
-      .scenarios = {channels_scenario(), locks_scenario(), store_scenario(), sherman_scenario()},
+      .scenarios = {channels_scenario(), locks_scenario(), store_scenario(), store_cut_scenario(),
+                    sherman_scenario()},
       .scopes = scope::all,
       .libraries = {},
   };

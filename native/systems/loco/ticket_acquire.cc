@@ -28,6 +28,43 @@ AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool b
   poll();
 }
 
+// Takes a place in the node's queue only if the queue is empty. See the other constructor.
+AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, Try) : AcquireOp() {
+  PYRDMA_CHECK(index, <, locks.count_);
+  locks_ = &locks;
+  me_ = &me;
+  index_ = index;
+  at_ = locks.place_of(index);
+  TicketLocks::Local& local = locks.locals_[index];
+  turn_ = local.serving.load(std::memory_order_acquire);
+  std::uint32_t next = turn_;
+  me.env().charge(Cost::kAtomic);
+  if (!local.next.compare_exchange_strong(next, turn_ + 1, std::memory_order_relaxed)) return;
+  stage_ = Stage::kLocalQueue;  // an error before the post leaves a turn to pass on
+  words_.block = me.block(16);
+  words_.key = me.read(at_.host, locks.words_.at(at_.host), at_.next_ticket, words_.block.sge(16));
+  stage_ = Stage::kLooking;
+}
+
+// A lock is free if the next ticket is served. Nobody else has that ticket until next_ticket is
+// swapped, and only its owner changes now_serving; so the swap takes a free lock or fails.
+bool AcquireOp::try_take() {
+  const auto* words = words_.block.as<std::uint64_t>();
+  if (stage_ == Stage::kTaking) {
+    if (words[0] == ticket_) return hold();
+  } else {
+    ticket_ = words[0];
+    if (is_served(words[1])) {
+      words_.key = me_->compare_swap(at_.host, locks_->words_.at(at_.host), at_.next_ticket,
+                                     ticket_, ticket_ + 1, words_.block.sge(8));
+      stage_ = Stage::kTaking;
+      return false;
+    }
+  }
+  pass_turn();
+  return false;
+}
+
 bool AcquireOp::poll(Time now) {
   const Scope step(locks_->manager().env(), scope::acquire_poll);
   switch (stage_) {
@@ -41,6 +78,8 @@ bool AcquireOp::poll(Time now) {
       return locks_->locals_[index_].placed.reached() && take_over();
     case Stage::kTicket:
     case Stage::kServing:
+    case Stage::kLooking:
+    case Stage::kTaking:
       return words_.key.query() && answered();
     case Stage::kWatching:
       return compare(load_acquire(locks_->words_.local(at_.host, at_.now_serving)), now);
@@ -111,6 +150,8 @@ bool AcquireOp::answered() {
     pass_turn();
     locks_->throw_unreachable(index_, status);
   }
+  if (stage_ >= Stage::kLooking) [[unlikely]]
+    return try_take();
   const auto* words = words_.block.as<std::uint64_t>();
   if (stage_ == Stage::kTicket) {
     ticket_ = words[1];
@@ -134,8 +175,17 @@ bool AcquireOp::learn_serving() {
   return false;
 }
 
-bool AcquireOp::compare(std::uint64_t serving, Time now) {
-  if (serving == ticket_) return hold();
+// Learns the lock's mark too, if this acquisition has the lock now.
+inline bool AcquireOp::is_served(std::uint64_t now_serving) {
+  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
+  if (serving != ticket_) return false;
+  locks_->locals_[index_].in_doubt = now_serving != serving;
+  return true;
+}
+
+bool AcquireOp::compare(std::uint64_t now_serving, Time now) {
+  if (is_served(now_serving)) return hold();
+  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
   if (serving > ticket_) [[unlikely]] {
     pass_turn();
     locks_->throw_passed(index_, ticket_, serving);
@@ -145,7 +195,7 @@ bool AcquireOp::compare(std::uint64_t serving, Time now) {
     // The host waits in its own memory: a plain read sees data that was released. The word may have
     // changed since the NIC read it; then no event wakes the waiter.
     stage_ = Stage::kWatching;
-    return load_acquire(word) == ticket_ && hold();
+    return is_served(load_acquire(word)) && hold();
   }
   const std::uint64_t before_us = ticket_ - serving - 1;
   if (blocks_ && before_us != 0) {
@@ -183,9 +233,72 @@ Time AcquireOp::deadline(Time now) {
 bool AcquireOp::wait_on(Time now) {
   const Time end = deadline(now);
   if ((now != 0 ? now : locks_->manager().env().now()) < end) return false;
+  throw_overdue();
+}
+
+void AcquireOp::throw_overdue() {
   overdue_ = true;
   locks_->throw_overdue(*me_, index_, *this);
 }
+
+/// Gives a ticket back for locks that are destroyed: waits until it is served, then releases. The
+/// words of the lock live on, because a region is never given back.
+class AcquireOp::Return {
+ public:
+  Return(AcquireOp& op, const TicketLocks::Local& local)
+      : me_(op.me_),
+        at_(op.at_),
+        words_(op.locks_->words_.at(op.at_.host)),
+        by_write_(op.locks_->options_.release_by_write),
+        request_(std::move(op.words_)) {
+    if (op.stage_ == Stage::kHandover || op.stage_ == Stage::kLocalQueue) {
+      ticket_ = local.ticket;
+      placed_ = local.placed;
+    } else if (op.stage_ != Stage::kTicket) {
+      ticket_ = op.ticket_;
+    }
+    swaps_ = op.stage_ == Stage::kTaking;
+  }
+
+  /// Returns true when nothing is left to do.
+  bool poll() {
+    if (!request_.key.query() || !placed_.reached()) return false;
+    if (request_.key.status() != fabric::Status::kSuccess) return true;
+    if (request_.block.data() == nullptr) request_.block = me_->block(16);
+    const auto* words = request_.block.as<std::uint64_t>();
+    if (!ticket_) {
+      ticket_ = words[1];
+    } else if (swaps_) {
+      if (words[0] != *ticket_) return true;  // it has taken nothing
+      swaps_ = false;
+    } else if (has_read_) {
+      const std::uint64_t serving = words[0] & ~TicketLocks::kInDoubt;
+      if (serving == *ticket_) give_back(words[0]);
+      if (serving >= *ticket_) return true;
+    }
+    has_read_ = true;
+    request_.key = me_->read(at_.host, words_, at_.now_serving, request_.block.sge(8));
+    return false;
+  }
+
+ private:
+  void give_back(std::uint64_t now_serving) {
+    MemRef word = me_->block(8);
+    *word.as<std::uint64_t>() = now_serving + 1;
+    const fabric::Sge sge = word.sge(8);
+    AckKey key = by_write_ ? me_->write(at_.host, words_, at_.now_serving, sge)
+                           : me_->fetch_add(at_.host, words_, at_.now_serving, 1, sge);
+    key.keep(std::move(word));
+  }
+
+  Caller* me_;
+  LockPlace at_;
+  RemoteRegion words_;
+  bool by_write_, has_read_ = false, swaps_ = false;
+  std::optional<std::uint64_t> ticket_;  // nothing: its request is in flight
+  Mark placed_;                          // of the thread that has handed it over
+  InFlight request_;                     // now_serving, ticket
+};
 
 /// Takes the lock and gives it back.
 class AcquireOp::Dropped final : public runtime::Unfinished {
@@ -198,13 +311,24 @@ class AcquireOp::Dropped final : public runtime::Unfinished {
   }
   ~Dropped() override { op_.stage_ = Stage::kNone; }  // the lock may be gone
   bool poll() override {
-    if (!op_.poll()) return false;
+    if (return_) return return_->poll();
+    if (!op_.poll()) return op_.stage_ == Stage::kNone;
     op_.locks_->start_release(*op_.me_, op_.index_);
+    return true;
+  }
+  bool outlive() override {
+    const TicketLocks::Local& local = op_.locks_->locals_[op_.index_];
+    const bool in_queue = op_.stage_ == Stage::kLocalQueue;
+    const bool is_first = local.serving.load(std::memory_order_acquire) == op_.turn_;
+    if (op_.stage_ == Stage::kLooking || (in_queue && !(is_first && local.has_ticket)))
+      return false;
+    return_.emplace(op_, local);
     return true;
   }
 
  private:
   AcquireOp op_;
+  std::optional<Return> return_;  // the locks are destroyed
 };
 
 void AcquireOp::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }

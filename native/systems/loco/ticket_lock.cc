@@ -45,8 +45,9 @@ void TicketLocks::make(Joins joins) {
   }
   locals_ = std::make_unique<Local[]>(count_);
   footprint_.emplace(manager().env(), locals_.get(), count_ * sizeof(Local));
-  holders_ = add_region("holders", count_ * 8, fabric::kRemoteRead);
-  expect_region("holders", count_ * 8);
+  holders_ = add_region("holders", (count_ + hosts_) * 8, fabric::kRemoteRead);
+  expect_region("holders", (count_ + hosts_) * 8);
+  agree("placement", static_cast<std::uint64_t>(options_.placement));
   if (joins == Joins::kHere) join();
 }
 
@@ -76,8 +77,16 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   return op.ticket();
 }
 
+bool TicketLocks::try_acquire(Caller& me, std::uint64_t i) {
+  AcquireOp op(*this, me, i, AcquireOp::Try());
+  if (!op.over()) {
+    me.wait_until([&] { return op.poll() || op.over(); }, "an answer of a lock's host");
+  }
+  return op.held();
+}
+
 inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
-                                     Requests& before) {
+                                     Requests& before, bool in_doubt) {
   Local& local = locals_[i];
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
@@ -86,9 +95,9 @@ inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlac
   const std::size_t given = before.size();
   AckKey key;
   try {
-    key = waited_for && local.handovers < options_.max_handovers
+    key = waited_for && local.handovers < options_.max_handovers && !in_doubt
               ? hand_over(me, i, at.host, fence, before)
-              : move_on(me, i, at, fence, before);
+              : move_on(me, i, at, fence, before, in_doubt);
   } catch (...) {
     before.resize(given);  // the caller tries again with its own requests
     throw;
@@ -110,11 +119,11 @@ AckKey TicketLocks::release(Caller& me, std::uint64_t i, Fence fence, Requests& 
   return give_back(me, i, at, fence, before);
 }
 
-AckKey TicketLocks::start_release(Caller& me, std::uint64_t i) {
+AckKey TicketLocks::start_release(Caller& me, std::uint64_t i, bool in_doubt) {
   const Scope step(me.env(), scope::release);
   check_holder(me, i);
   Requests nothing;
-  return give_back(me, i, place_of(i), Fence::kNone, nothing);
+  return give_back(me, i, place_of(i), Fence::kNone, nothing, in_doubt);
 }
 
 // Releases with a doorbell for each request, or waits for the release, or both.
@@ -144,17 +153,10 @@ void TicketLocks::fence(Caller& me, std::uint64_t i, NodeId host, Fence fence) {
   });
 }
 
-void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {
-  const std::vector<NodeId> silent = me.silent_peers();
-  throw Error(ErrorCode::kUnavailable,
-              "the release of lock " + std::to_string(i) + " of '" + name() +
-                  "' failed and the caller still holds the lock: operations before the release "
-                  "failed (" +
-                  to_string(status) + "); " +
-                  (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)) +
-                  "; check the protected data, then release with Fence::kNone",
-              false)
-      .blaming(silent);
+void TicketLocks::check_holder(Caller& me, std::uint64_t i) {
+  PYRDMA_CHECK(i, <, count_);
+  if ((holder_word(i) & 0xff) != me.index() + 1) [[unlikely]]
+    throw_not_held(me, i);
 }
 
 void TicketLocks::throw_lost(std::uint64_t i, fabric::Status status) const {
@@ -186,7 +188,7 @@ AckKey TicketLocks::hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fe
 }
 
 AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence,
-                            Requests& before) {
+                            Requests& before, bool in_doubt) {
   const Scope step(me.env(), scope::move_on);
   Local& local = locals_[i];
   MemRef word = me.block(8);  // the next value of now_serving, or its old value
@@ -199,84 +201,17 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fe
   }
   const RemoteRegion& words = words_.at(at.host);
   if (options_.release_by_write) {
-    *word.as<std::uint64_t>() = local.ticket + 1;
+    *word.as<std::uint64_t>() = (local.ticket + 1) | mark_of(local.in_doubt || in_doubt);
     before.add(fabric::Opcode::kWrite, words, at.now_serving, sge);
   } else {
-    before.add(fabric::Opcode::kFetchAdd, words, at.now_serving, sge).compare_add = 1;
+    before.add(fabric::Opcode::kFetchAdd, words, at.now_serving, sge).compare_add =
+        1 | mark_of(in_doubt && !local.in_doubt);
   }
   AckKey key = me.post(at.host, before.span());
   key.keep(std::move(word));
   local.has_ticket = false;
   local.handovers = 0;
   return key;
-}
-
-void TicketLocks::check_holder(Caller& me, std::uint64_t i) {
-  PYRDMA_CHECK(i, <, count_);
-  if ((holder_word(i) & 0xff) == me.index() + 1) [[likely]]
-    return;
-  throw Error(ErrorCode::kInvalidArgument,
-              "caller " + std::to_string(me.index()) + " of node " + std::to_string(self()) +
-                  " released lock " + std::to_string(i) + " of '" + name() +
-                  "' without holding it; " + find_holder(me, i, me.silent_peers()));
-}
-
-std::string TicketLocks::find_holder(Caller& me, std::uint64_t i,
-                                     const std::vector<NodeId>& silent) {
-  for (const NodeId node : participants()) {
-    if (std::find(silent.begin(), silent.end(), node) != silent.end()) continue;
-    InFlight word(me.block(8));
-    word.key = me.read(node, remote(node, 0), i * 8, word.block.sge(8));
-    if (word.key.wait() != fabric::Status::kSuccess) continue;
-    const std::uint64_t holder = *word.block.as<std::uint64_t>();
-    if (holder == 0) continue;
-    return "caller " + std::to_string((holder & 0xff) - 1) + " of node " + std::to_string(node) +
-           " holds it, with ticket " + std::to_string(holder >> 8);
-  }
-  return "none of the nodes that answer holds it";
-}
-
-void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
-  const std::vector<NodeId> silent = me.silent_peers();
-  const NodeId host = host_of(i);
-  std::string served = "unknown";
-  if (std::find(silent.begin(), silent.end(), host) == silent.end()) {
-    InFlight word(me.block(8));
-    word.key = me.read(host, words_.at(host), place_of(i).now_serving, word.block.sge(8));
-    if (word.key.wait() == fabric::Status::kSuccess)
-      served = std::to_string(*word.block.as<std::uint64_t>());
-  }
-  const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
-  throw Error(
-      ErrorCode::kTimeout,
-      "node " + std::to_string(self()) + " waited " +
-          std::to_string(manager().options().wait_timeout / kMillisecond) + " ms for lock " +
-          std::to_string(i) + " of '" + name() + "' at node " + std::to_string(host) +
-          (queued ? ", queued behind threads of the same node"
-                  : ", ticket " + std::to_string(op.ticket_)) +
-          "; ticket " + served + " is served; " + find_holder(me, i, silent) +
-          (silent.empty() ? "; all nodes answer" : "; no answer from node" + text_of(silent)),
-      false)
-      .blaming(silent);
-}
-
-void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
-  throw Error(ErrorCode::kInternal,
-              "lock " + std::to_string(i) + " of '" + name() + "' at node " +
-                  std::to_string(host_of(i)) + ": node " + std::to_string(self()) +
-                  " took ticket " + std::to_string(ticket) +
-                  ", but the lock already serves ticket " + std::to_string(serving) +
-                  "; some code has overwritten the words of the lock",
-              false);
-}
-
-void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) const {
-  throw Error(ErrorCode::kUnavailable,
-              "lock " + std::to_string(i) + " of '" + name() + "' is at node " +
-                  std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
-                  "): it was killed or cut off",
-              false)
-      .blaming({host_of(i)});
 }
 
 }  // namespace pyrdma::loco

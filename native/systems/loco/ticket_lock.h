@@ -5,6 +5,13 @@
 // next to each other at one host. The threads of a node queue first in a ticket lock in the node's
 // own memory, so a node has at most one ticket per lock. A release hands the lock to the next
 // thread of the node without the network, a bounded number of times in a row.
+//
+// The paper has no failures. If a node loses its connection to the host while the request for a
+// ticket, or a release, is on its way, the host may have served the request or not. In the worst
+// case nobody ever gets the lock again: the errors of the waiters then name that node, and the
+// other nodes must make another lock without it. A holder that dies keeps its lock too. There is no
+// lease that would give the lock to the next node: a write of the first holder could arrive later,
+// and nothing would keep it from the data.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -88,8 +95,8 @@ struct LockPlace {
 /// An acquisition in progress, so that one thread can have many. Movable; belongs to the thread of
 /// its caller. A ticket cannot be given back. So if an acquisition is dropped before it holds the
 /// lock, also after its error, its caller goes on with it: it takes the lock in its turn and gives
-/// it back (Caller::finish_later). If the request for the ticket fails, the next thread of the node
-/// asks for itself.
+/// it back (Caller::finish_later), also if the locks of this node are destroyed meanwhile. If the
+/// request for the ticket fails, the next thread of the node asks for itself.
 class AcquireOp {
  public:
   AcquireOp() = default;
@@ -117,6 +124,8 @@ class AcquireOp {
   std::optional<std::uint64_t> ticket() const {
     return handed_over_ ? std::nullopt : std::optional(ticket_);
   }
+  /// Throws the error of poll() for a wait that was too long.
+  [[noreturn]] void throw_overdue();
   /// Returns when the caller must call poll() again even if nothing has happened on this node.
   Time wakes_at() { return stage_ == Stage::kBackoff ? retry_at_ : deadline(); }
 
@@ -131,14 +140,21 @@ class AcquireOp {
     kServing,     // request for now_serving in flight
     kWatching,    // now_serving is in this node's memory
     kBackoff,
-    kHeld
+    kHeld,
+    kLooking,  // a try: the read of both words in flight
+    kTaking,   // a try: the swap of next_ticket in flight
   };
   AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, bool blocks);
+  struct Try {};
+  AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, Try);
+  bool over() const { return stage_ == Stage::kNone || stage_ == Stage::kHeld; }
+  bool try_take();
   bool enter(Time now);
   bool take_over();
   bool answered();
   [[gnu::noinline]] bool learn_serving();
-  bool compare(std::uint64_t serving, Time now = 0);
+  bool compare(std::uint64_t now_serving, Time now = 0);
+  bool is_served(std::uint64_t now_serving);
   void ask_ticket();
   void post_ticket();
   void ask_serving();
@@ -146,6 +162,7 @@ class AcquireOp {
   Time deadline(Time now = 0);
   bool wait_on(Time now = 0);  // returns false, or throws after wait_timeout
   class Dropped;
+  class Return;
   [[gnu::cold]] void drop();
   void pass_turn();
 
@@ -186,6 +203,11 @@ class TicketLocks : public Channel {
   /// Starts the same acquisition without blocking: poll the result. Does not back off.
   [[nodiscard]] AcquireOp start_acquire(Caller& me, std::uint64_t i);
 
+  /// Takes lock i if nobody holds it or waits for it, and returns whether it did. Takes no ticket
+  /// otherwise, so nobody waits for this caller. Throws Error(kUnavailable) as AcquireOp::poll()
+  /// does. Cost: a round trip, and one more if the lock is free. Not in the paper.
+  bool try_acquire(Caller& me, std::uint64_t i);
+
   /// Gives back lock i, which the caller holds. `before` holds up to kMostBefore requests to the
   /// lock's host that precede the release, such as the write of the data under the lock. kBefore
   /// orders these requests only; kPair orders them too. The caller keeps their buffers until the
@@ -203,9 +225,21 @@ class TicketLocks : public Channel {
     return release(me, i, fence, nothing);
   }
   /// release() with Fence::kNone that never blocks. If a release must be awaited, the caller polls
-  /// its key.
-  AckKey start_release(Caller& me, std::uint64_t i);
+  /// its key. `in_doubt`: the caller cannot tell whether a write under the lock has happened,
+  /// because its answer is lost. All later holders hear of it (in_doubt()), for good: one word of
+  /// the lock carries the mark, so it costs no message. A release in doubt is never a hand-over.
+  AckKey start_release(Caller& me, std::uint64_t i, bool in_doubt = false);
+  /// Returns true if a holder has released lock i in doubt. The caller holds the lock.
+  bool in_doubt(std::uint64_t i) const { return locals_[i].in_doubt; }
   const TicketLockOptions& options() const { return options_; }
+
+  /// What the nodes that answer know of lock i, for an error. Blocks.
+  struct Report {
+    std::string text;
+    std::vector<NodeId> blamed;
+    bool in_doubt = false;
+  };
+  Report report(Caller& me, std::uint64_t i);
 
  private:
   friend class AcquireOp;
@@ -214,10 +248,15 @@ class TicketLocks : public Channel {
   struct alignas(kCacheLine) Local {
     std::atomic<std::uint32_t> next{0}, serving{0};  // places in the node's queue
     bool has_ticket = false;                         // the node holds the lock
+    bool in_doubt = false;                           // as now_serving says
     std::uint32_t handovers = 0;                     // since the ticket was taken
     std::uint64_t ticket = 0;
     Mark placed;  // when it is reached, the last holder's writes are placed or lost
   };
+
+  /// The mark of a release in doubt, in now_serving beside the ticket.
+  static constexpr std::uint64_t kInDoubt = std::uint64_t{1} << 63;
+  static std::uint64_t mark_of(bool in_doubt) { return in_doubt ? kInDoubt : 0; }
 
   void make(Joins joins);
   // The two words of a lock are atomic_vars of one host, next to each other.
@@ -227,13 +266,18 @@ class TicketLocks : public Channel {
   }
   std::uint64_t& holder_word(std::uint64_t i) const;
   void check_holder(Caller& me, std::uint64_t i);
+  [[noreturn]] void throw_not_held(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
   [[gnu::noinline]] AckKey release_in_steps(Caller& me, std::uint64_t i, const LockPlace& at,
                                             Fence fence, Requests& before);
-  AckKey give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
+  AckKey give_back(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before,
+                   bool in_doubt = false);
   AckKey hand_over(Caller& me, std::uint64_t i, NodeId host, Fence fence, Requests& before);
-  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before);
-  std::string find_holder(Caller& me, std::uint64_t i, const std::vector<NodeId>& silent);
+  AckKey move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fence fence, Requests& before,
+                 bool in_doubt);
+  void lost(NodeId peer) override;
+  std::optional<std::uint64_t> ask(Caller& me, NodeId node, const RemoteRegion& at,
+                                   std::uint64_t offset);
   [[noreturn]] void throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op);
   [[noreturn]] void throw_passed(std::uint64_t i, std::uint64_t ticket,
                                  std::uint64_t serving) const;
@@ -245,7 +289,9 @@ class TicketLocks : public Channel {
   std::uint64_t hosts_;
   TicketLockOptions options_;
   AtomicVars words_;
-  LocalRegion holders_;  // the holder of each lock on this node, for reports of all nodes
+  // For reports of all nodes: the holder of each lock on this node, then a word for each host, 1 if
+  // this node has lost its connection to it.
+  LocalRegion holders_;
   std::unique_ptr<Local[]> locals_;
   std::optional<Footprint> footprint_;  // of locals_
 };
@@ -264,6 +310,7 @@ class TicketLock : public TicketLocks {
     join();
   }
   std::optional<std::uint64_t> acquire(Caller& me) { return TicketLocks::acquire(me, 0); }
+  bool try_acquire(Caller& me) { return TicketLocks::try_acquire(me, 0); }
   AckKey release(Caller& me, Fence fence) { return TicketLocks::release(me, 0, fence); }
 };
 

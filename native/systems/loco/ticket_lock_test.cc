@@ -336,67 +336,76 @@ TEST(LocoBugs, AReleaseWithoutItsFenceLosesIncrements) {
   EXPECT_EQ(runs_that_lose(Bug::kReleaseWithoutFence, false), 0) << "it needs late placement";
 }
 
-// The first thread writes under the lock to its host, which has died, and hands the lock over.
-TEST(LocoFaults, TheNextThreadHearsOfWritesThatTheLastHolderLost) {
-  fabric::sim::SimCluster cluster(sim_options(2, true));
-  ManagerOptions options;
-  options.callers = 2;
-  options.wait_timeout = kSecond;
-  cluster.run([&](Env& env) {
-    Manager manager(env, options);
-    TicketLocks locks(manager, "locks", 2);
-    SharedRegion data(manager, "data", 8, kReadWrite);
-    Barrier barrier(manager, "bar");
-    manager.wait_for_ready();
-    Caller &first = manager.caller(0), &next = manager.caller(1);
-    if (env.node() == 0) locks.acquire(first, 1);
-    barrier.wait(first);
-    if (env.node() == 1) {
-      cluster.kill(1);
-      env.sleep_until(kForever);
-    }
-    const auto acquire = [&] { locks.acquire(next, 1); };
-    {
-      const auto second = env.spawn("second", [&] {
-        EXPECT_TRUE(refuses(acquire, ErrorCode::kUnavailable, {"locks", "1", "last holder"}));
-        EXPECT_TRUE(refuses(acquire, ErrorCode::kUnavailable, {"locks", "1", "does not answer"}));
-      });
-      env.sleep_until(env.now() + kMillisecond);
-      Requests before;
-      const MemRef word = first.block(8);
-      const fabric::Sge sge = word.sge(8);
-      before.add(fabric::Opcode::kWrite, data.at(1), 0, sge);
-      EXPECT_NE(locks.release(first, 1, Fence::kBefore, before).wait(), fabric::Status::kSuccess);
-    }
-  });
+TEST_P(LocoWorlds, ATryTakesALockThatIsFreeAndLeavesNoTicketOtherwise) {
+  run(
+      2,
+      [&](Manager& manager) {
+        TicketLocks locks(manager, "locks", 2);
+        Barrier barrier(manager, "bar");
+        manager.wait_for_ready();
+        Caller& me = manager.caller(0);
+        for (std::uint64_t lock = 0; lock < 2; ++lock) {
+          if (manager.self() == 0) {
+            EXPECT_TRUE(locks.try_acquire(me, lock));
+            EXPECT_FALSE(locks.try_acquire(manager.caller(1), lock)) << "a thread of the node";
+          }
+          barrier.wait(me);
+          for (int i = 0; i < 100; ++i) EXPECT_FALSE(locks.try_acquire(me, lock));
+          barrier.wait(me);
+          if (manager.self() == 0) locks.release(me, lock, Fence::kNone).wait();
+          barrier.wait(me);
+          EXPECT_FALSE(me.has_unfinished());
+          if (manager.self() == 1) {
+            EXPECT_TRUE(locks.try_acquire(me, lock));
+            locks.release(me, lock, Fence::kNone).wait();
+            EXPECT_EQ(locks.acquire(me, lock), 2U) << "no try that failed took a ticket";
+            locks.release(me, lock, Fence::kNone);
+          }
+          barrier.wait(me);
+        }
+      },
+      two_callers());
 }
 
-TEST(LocoFaults, ADeadHolderIsNamed) {
-  fabric::sim::SimCluster cluster(sim_options(3, true));
-  std::vector<testing::AssertionResult> refused(2, testing::AssertionFailure() << "not reached");
-  ManagerOptions options;
-  options.wait_timeout = 50 * kMillisecond;
-  cluster.run([&](Env& env) {
-    Manager manager(env, options);
-    TicketLocks locks(manager, "locks", 3);
-    Barrier barrier(manager, "bar");
-    manager.wait_for_ready();
-    Caller& me = manager.caller(0);
-    if (env.node() == 2) locks.acquire(me, 0);
-    barrier.wait(me);
-    if (env.node() == 2) {
-      cluster.kill(2);
-      env.sleep_until(kForever);
-    }
-    refused[env.node()] =
-        env.node() == 0
-            ? refuses([&] { locks.acquire(me, 0); }, ErrorCode::kTimeout, {"locks", "0", "2"})
-            : refuses([&] { locks.acquire(me, 2); }, ErrorCode::kUnavailable, {"locks", "2"});
-    EXPECT_EQ(blamed_by([&] { locks.acquire(me, env.node() == 0 ? 0 : 2); }),
-              std::vector<NodeId>{2});
-    env.sleep_until(env.now() + kSecond);  // the others find it alive
-  });
-  for (const testing::AssertionResult& each : refused) EXPECT_TRUE(each);
+// Tries and acquisitions meet. Each increment happens under the lock.
+TEST(TicketLocksSim, TriesExcludeEachOther) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(3, true, seed));
+    std::uint64_t held = 0;
+    cluster.run([&](Env& env) {
+      Manager manager(env, two_callers());
+      TicketLocks locks(manager, "locks", 4);
+      SharedRegion region(manager, "data", 8, kReadWrite);
+      Barrier barrier(manager, "bar");
+      manager.wait_for_ready();
+      Rng rng = env.rng("tries");
+      const auto body = [&](Caller& me) {
+        for (int i = 0; i < 40; ++i) {
+          env.work(static_cast<Time>(rng.below(10'000)));
+          if (rng.below(4) == 0) {
+            locks.acquire(me, 1);
+          } else if (!locks.try_acquire(me, 1)) {
+            continue;
+          }
+          ++held;
+          add_one(me, region, 2, Fence::kThread, locks, 1);
+        }
+      };
+      {
+        const auto second = env.spawn("second", [&] { body(manager.caller(1)); });
+        body(manager.caller(0));
+      }
+      Caller& me = manager.caller(0);
+      barrier.wait(me);
+      if (env.node() == 2) {
+        EXPECT_EQ(load_acquire(reinterpret_cast<const std::uint64_t*>(region.local())), held);
+      }
+      barrier.wait(me);
+      manager.leave();
+    });
+    EXPECT_GT(held, 40U);
+    EXPECT_LT(held, 230U) << "of 240";
+  }
 }
 
 }  // namespace

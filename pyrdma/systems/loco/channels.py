@@ -210,6 +210,10 @@ class AtomicVar(Channel):
 class TicketLock(Channel):
     """A fair lock between all nodes; its words are at node 0.
 
+    A node that dies while it holds the lock keeps it, and there is no lease. A node that is cut off
+    from node 0 may lose a ticket: then nobody gets the lock any more, and the errors of the others
+    name that node.
+
     Parameters
     ----------
     preset
@@ -223,17 +227,23 @@ class TicketLock(Channel):
 
     @operation
     def acquire(self, *, node: Node) -> None:
-        """Wait for the lock.
+        """Wait for the lock. Tasks of one node wait for each other too.
 
-        Raises `pyrdma.Timeout` after 10 s; the error names the step for which the node waited.
+        Raises `pyrdma.Timeout` after 10 s; the error names the lock's holder.
         """
+        raise NotImplementedError
+
+    @operation
+    def try_acquire(self, *, node: Node) -> bool:
+        """Take the lock if nobody holds it or waits for it; return whether it was taken."""
         raise NotImplementedError
 
     @operation
     def release(self, *, node: Node) -> None:
         """Release the lock; the next holder sees the writes that `node` made before.
 
-        Raises `pyrdma.InvalidArgument` when `node` does not hold it.
+        Raises `pyrdma.InvalidArgument` when `node` does not hold it; in virtual time also when
+        another task of `node` holds it.
         """
         raise NotImplementedError
 

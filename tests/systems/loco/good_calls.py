@@ -103,6 +103,10 @@ CALLS: dict[str, Call] = {
     "loco.TicketLock.acquire": lambda w: (loco.TicketLock(w.cluster, "n").acquire, {"node": 0}),
     "loco.TicketLock.held": lambda w: (_hold(loco.TicketLock(w.cluster, "n")), {"node": 0}),
     "loco.TicketLock.release": lambda w: (_held(w).release, {"node": 0}),
+    "loco.TicketLock.try_acquire": lambda w: (
+        loco.TicketLock(w.cluster, "n").try_acquire,
+        {"node": 0},
+    ),
     "loco.Ycsb": lambda w: (workload.Ycsb, {"store": _store(w)}),
 }
 """Name -> the callable and keyword arguments that it accepts."""

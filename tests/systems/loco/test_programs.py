@@ -233,6 +233,91 @@ def test_a_lock_excludes_the_tasks_of_other_nodes() -> None:
     assert order[:3] != [0, 0, 0]
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_tasks_of_one_node_exclude_each_other_by_a_lock(world: str) -> None:
+    inside: list[int] = []
+    most = 0
+
+    async def user(node: Node, number: int) -> None:
+        nonlocal most
+        for _ in range(3):
+            await node.do(lock.acquire, node=node.id)
+            inside.append(number)
+            most = max(most, len(inside))
+            await node.sleep(ns=20_000)
+            inside.remove(number)
+            await node.do(lock.release, node=node.id)
+
+    async def main(node: Node) -> None:
+        for task in [node.spawn(user(node, number)) for number in range(3)]:
+            await task
+
+    with WORLDS[world]() as cluster:
+        lock = rd.loco.TicketLock(cluster, "lock")
+        cluster.program(main)
+        if world == "sim":
+            assert cluster.now_ns < 1e9  # nobody has waited to the limit of 10 s
+    assert most == 1
+
+
+def test_a_lock_is_released_by_the_task_that_holds_it() -> None:
+    async def other(node: Node) -> None:
+        assert not await node.do(lock.try_acquire, node=0)
+        with raises(rd.InvalidArgument, "main", "lock"):
+            await node.do(lock.release, node=0)
+
+    async def leaver(node: Node) -> None:
+        await node.do(lock.acquire, node=0)
+
+    async def main(node: Node) -> None:
+        if node.id != 0:
+            return
+        assert await node.do(lock.try_acquire, node=0)
+        await node.spawn(other(node))
+        await node.do(lock.release, node=0)
+        await node.spawn(leaver(node))
+        await node.do(lock.release, node=0)  # of a task that has ended
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        lock = rd.loco.TicketLock(cluster, "lock")
+        cluster.program(main)
+        lock.acquire(node=1)
+        assert not lock.try_acquire(node=0)
+        lock.release(node=1)
+        assert lock.try_acquire(node=0)
+        lock.release(node=0)
+
+
+def test_a_task_at_a_barrier_leaves_its_node_to_the_others() -> None:
+    async def holder(node: Node) -> None:
+        await node.do(lock.acquire, node=0)
+        await node.sleep(ns=50_000)
+        await node.do(lock.release, node=0)
+
+    async def main(node: Node) -> None:
+        if node.id == 0:
+            task = node.spawn(holder(node))
+            await node.sleep(ns=20_000)
+            for arrival in [node.spawn(arrive(node)) for _ in range(2)]:
+                await arrival
+            await task
+        else:
+            await node.sleep(ns=10_000)
+            await node.do(lock.acquire, node=node.id)  # before it arrives
+            await node.do(lock.release, node=node.id)
+            for _ in range(2):
+                await arrive(node)
+
+    async def arrive(node: Node) -> None:
+        await node.do(barrier.arrive, node=node.id)
+
+    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+        lock = rd.loco.TicketLock(cluster, "lock")
+        barrier = rd.loco.Barrier(cluster, "barrier")
+        cluster.program(main)
+        assert cluster.now_ns < 1e9
+
+
 def test_tasks_of_one_node_take_turns_at_its_channels() -> None:
     async def adds(node: Node) -> None:
         for _ in range(5):

@@ -9,16 +9,32 @@
 namespace pyrdma::loco {
 
 TestAndSetLocks::TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
-                                 std::vector<NodeId> participants, Placement placement)
+                                 std::vector<NodeId> participants, Placement placement, Grant grant)
     : Channel(manager, std::move(name), std::move(participants)),
-      words_(*this, "words", count, placement) {
-  join();
+      words_(*this, "words", count, placement),
+      grant_(grant) {
+  make();
 }
 
 TestAndSetLocks::TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
                                  Placement placement, Grant grant)
     : Channel(parent, name), words_(*this, "words", count, placement), grant_(grant) {
+  make();
+}
+
+void TestAndSetLocks::make() {
+  if (grant_ == Grant::kTicket) {
+    tickets_ = std::make_unique<std::atomic<std::uint32_t>[]>(count());
+  }
   join();
+}
+
+// Returns what a release adds to the word, to serve the next ticket. The served one is in the low
+// half: its last number is followed by 0, and the carry must not reach the tickets in the high
+// half.
+std::uint64_t TestAndSetLocks::next_served(std::uint64_t i) const {
+  const bool carries = tickets_[i].load(std::memory_order_relaxed) == ~std::uint32_t{0};
+  return 1 - (carries ? std::uint64_t{1} << 32 : 0);
 }
 
 void TestAndSetLocks::acquire(Caller& me, std::uint64_t i) {
@@ -42,7 +58,7 @@ AckKey TestAndSetLocks::release_for(Caller& me, std::uint32_t acquirer, std::uin
   unlock.opcode = fabric::Opcode::kWrite;
   if (grant_ == Grant::kTicket) {
     unlock.opcode = fabric::Opcode::kFetchAdd;
-    unlock.compare_add = 1;  // the served ticket
+    unlock.compare_add = next_served(i);
   }
   // A swap of a waiting caller may lose the write.
   else if (manager().env().device().capabilities().swaps_lose_writes) {
@@ -85,7 +101,9 @@ bool TestAndSetOp::is_free(std::uint64_t word) {
   if (locks_->grant_ == Grant::kTestAndSet) return word == 0;
   if (!has_ticket_) ticket_ = static_cast<std::uint32_t>(word >> 32);
   has_ticket_ = true;
-  return static_cast<std::uint32_t>(word) == ticket_;
+  if (static_cast<std::uint32_t>(word) != ticket_) return false;
+  locks_->tickets_[index_].store(ticket_, std::memory_order_relaxed);
+  return true;
 }
 
 bool TestAndSetOp::poll() {

@@ -4,6 +4,8 @@
 // fair, and every try of every waiter goes to the word. Sherman's locks (hierarchical_lock.h) add a
 // queue on each node. Grant::kTicket replaces the test-and-set by tickets, to show what it costs.
 #pragma once
+#include <atomic>
+#include <memory>
 #include <span>
 
 #include "systems/loco/atomic_var.h"
@@ -48,12 +50,14 @@ class TestAndSetOp {
 class TestAndSetLocks : public Channel {
  public:
   TestAndSetLocks(Manager& manager, std::string name, std::uint64_t count,
-                  std::vector<NodeId> participants = {}, Placement placement = Placement::kHost);
+                  std::vector<NodeId> participants = {}, Placement placement = Placement::kHost,
+                  Grant grant = Grant::kTestAndSet);
   TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
                   Placement placement = Placement::kHost, Grant grant = Grant::kTestAndSet);
 
   std::uint64_t count() const { return words_.count(); }
   NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
+  AtomicVars& words() { return words_; }  // for tests
   void acquire(Caller& me, std::uint64_t i);
   [[nodiscard]] TestAndSetOp start_acquire(Caller& me, std::uint64_t i) { return {*this, me, i}; }
   /// Releases the lock after `before`, requests to the lock's host, all with one doorbell:
@@ -70,8 +74,12 @@ class TestAndSetLocks : public Channel {
   friend class TestAndSetOp;
   /// The word of a lock that caller `index` of this node holds.
   std::uint64_t owner(std::uint32_t index) const;
+  void make();
+  std::uint64_t next_served(std::uint64_t i) const;
   AtomicVars words_;
   Grant grant_ = Grant::kTestAndSet;
+  // Grant::kTicket: the tickets of the locks that this node holds, written by their holders.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> tickets_;
 };
 
 }  // namespace pyrdma::loco

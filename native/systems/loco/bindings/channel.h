@@ -32,6 +32,22 @@ class Channels {
   auto on(NodeId node, Work&& work) {
     return ends_->on(node, [&](T& end) { return work(end, end.manager().caller(0)); });
   }
+  /// Runs `step(endpoint, caller)` on one node until it returns true; see PerNode::in_steps. Goes
+  /// on with the network and with dropped work before each step.
+  template <class Work>
+  void in_steps(NodeId node, Work&& step) {
+    using Step = typename PerNode<T>::Step;
+    ends_->in_steps(node, [&](T& end) {
+      Caller& me = end.manager().caller(0);
+      bool moved = me.runtime().progress();
+      if (me.runtime().service_wanted()) {
+        end.manager().turn();
+        moved = true;  // it may have taken completions too
+      }
+      moved |= me.go_on();
+      return step(end, me) ? Step::kDone : moved ? Step::kMoved : Step::kWaits;
+    });
+  }
   /// Runs `work(endpoint, caller)` on every node at once.
   template <class Work>
   void everywhere(Work&& work) {

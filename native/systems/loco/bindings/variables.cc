@@ -15,6 +15,42 @@ namespace {
 
 using Var = OwnedVar<std::int64_t>;
 
+/// A barrier with one caller for all tasks of its node, which arrive one after the other.
+class TasksBarrier final : public Barrier {
+ public:
+  using Barrier::Barrier;
+
+  /// One step of the arrival of a task. `begin` is 0 before it arrives.
+  bool arrive_step(Caller& me, Time& begin) {
+    const Time now = me.env().now();
+    if (begin == 0) {
+      if (busy_) return false;
+      enter(me);
+      begin = now;
+      busy_ = true;
+    }
+    const std::vector<NodeId> nodes = awaited();
+    const Time limit = manager().options().wait_timeout;
+    const bool late = !nodes.empty() && now - begin >= limit;
+    if (!nodes.empty() && !late) return false;
+    busy_ = false;
+    if (late) {
+      throw Error(ErrorCode::kTimeout,
+                  "node " + std::to_string(self()) + " waited " +
+                      std::to_string(limit / kMillisecond) + " ms at barrier '" + name() +
+                      "' for the nodes" + text_of(nodes) +
+                      "; check that they arrive too, or raise wait_timeout",
+                  false)
+          .blaming(nodes);
+    }
+    leave();
+    return true;
+  }
+
+ private:
+  bool busy_ = false;  // a task has arrived and waits
+};
+
 /// Waits for all nodes, and returns how long.
 Time passed(Barrier& barrier, Caller& me) {
   const Time begin = me.env().now();
@@ -22,7 +58,18 @@ Time passed(Barrier& barrier, Caller& me) {
   return me.env().now() - begin;
 }
 
-std::vector<Time> barrier_wait(Channels<Barrier>& self) {
+/// Lets a task arrive. Other tasks of its node go on meanwhile: another node may wait for them.
+Time arrive(Channels<TasksBarrier>& self, NodeId node) {
+  Time begin = 0, end = 0;
+  self.in_steps(node, [&](TasksBarrier& barrier, Caller& me) {
+    if (!barrier.arrive_step(me, begin)) return false;
+    end = me.env().now();
+    return true;
+  });
+  return end - begin;
+}
+
+std::vector<Time> barrier_wait(Channels<TasksBarrier>& self) {
   std::vector<Time> latencies(self.nodes());
   self.everywhere(
       [&](Barrier& barrier, Caller& me) { latencies[me.env().node()] = passed(barrier, me); });
@@ -153,9 +200,10 @@ void finish(AckKey& key) {
 }
 
 void bind_variables(const py::object& scope) {
-  ChannelClass<Barrier>(scope, "Barrier", &make<Barrier>)
-      .of_all("wait", [](Channels<Barrier>& self) { return barrier_wait(self); })
-      .on("arrive", [](Barrier& barrier, Caller& me) { return passed(barrier, me); });
+  ChannelClass<TasksBarrier>(scope, "Barrier", &make<TasksBarrier>)
+      .of_all("wait", [](Channels<TasksBarrier>& self) { return barrier_wait(self); })
+      .of_all("arrive",
+              [](Channels<TasksBarrier>& self, NodeId node) { return arrive(self, node); });
   ChannelClass<SharedRegion>(scope, "SharedRegion", &make_region)
       .on("write", [](SharedRegion& region, Caller& me, const std::string& data, NodeId peer,
                       std::uint64_t offset) { region_write(region, me, data, peer, offset); })

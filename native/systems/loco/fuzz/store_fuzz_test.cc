@@ -73,6 +73,24 @@ TEST(StorePresetsSim, AreChosenOrDrawnBySeed) {
   }
 }
 
+// Two nodes lose each other; nobody dies. What was acknowledged stays, and the others go on.
+TEST(StoreCutsSim, NoAcknowledgedChangeIsLost) {
+  const std::uint64_t most = (fuzz::kSlowed ? 10 : 60) * fuzz::search_factor();
+  const fuzz::Scenario& cuts = fuzz::scenario_named(systems::scenarios(), "loco_store_cut");
+  fuzz::Sums sums;
+  for (std::uint64_t seed = 1; seed <= most; ++seed) {
+    fuzz::Options options = fuzz::small_options(seed, {3, 100, 300, false});
+    options.faults = limited(cuts, options.faults);
+    const fuzz::Outcome outcome = run(cuts, options);
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
+    sums.add(outcome);
+  }
+  EXPECT_EQ(sums.undecided, 0U);
+  if (fuzz::kSlowed) return;
+  for (const std::string_view branch : cuts.branches)
+    EXPECT_GE(sums.branches.at(branch), most / 20) << branch;
+}
+
 const auto kStores = testing::Values("loco_store", "loco_sherman");
 const auto kNameOfStore = [](const auto& param) { return std::string(param.param); };
 INSTANTIATE_TEST_SUITE_P(All, StoreFuzz, kStores, kNameOfStore);

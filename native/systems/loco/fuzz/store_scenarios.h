@@ -8,5 +8,6 @@ namespace pyrdma::loco {
 
 fuzz::Scenario store_scenario();
 fuzz::Scenario sherman_scenario();
+fuzz::Scenario store_cut_scenario();
 
 }  // namespace pyrdma::loco

@@ -9,6 +9,7 @@ namespace pyrdma::loco {
 
 bool KvOperation::insert_locked() {
   const Scope step(me_->env(), scope::insert_locked);
+  check_indices();
   std::uint32_t number = 0;
   if (!store_->take_slot(number)) {
     me_->env().reached("store/full");

@@ -15,8 +15,8 @@ bool KvOperation::find() {
   at_ = *found;
   if (at_.node != store_->self()) {
     const auto bytes = static_cast<std::uint32_t>(store_->slot_bytes_);
-    slot_.key = store_->values_.read(*me_, at_.node, at_.slot * store_->slot_bytes_,
-                                     slot_.block.sge(bytes));
+    slot_.key = me_->read(at_.node, store_->values_.at(at_.node), at_.slot * store_->slot_bytes_,
+                          slot_.block.sge(bytes));
     step_ = Step::kReading;
     return false;
   }
@@ -38,14 +38,8 @@ bool KvOperation::judge(const std::byte* slot) {
   const auto counter = static_cast<std::uint32_t>(state >> 1);
   if (sum != store_->sum_of(slot + kSlotFrame, counter)) {
     me_->env().reached("store/torn slot");
-    if (overdue()) [[unlikely]] {
-      const std::vector<NodeId> silent = me_->silent_peers();
-      throw_overdue(
-          "its slot at node " + std::to_string(at_.node) +
-              " is torn; the writing node may have ended; " +
-              (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)),
-          silent);
-    }
+    if (overdue()) [[unlikely]]
+      throw_torn();
     // The next answer of the network, or the writer on this node, wakes a waiter.
     if (at_.node != store_->self()) return find();
     step_ = Step::kRetrying;

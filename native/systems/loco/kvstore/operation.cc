@@ -21,6 +21,7 @@ void KvOperation::start(Kind kind, Key key) {
   key_ = key;
   outcome_ = Outcome::kPending;
   retrying_ = 0;
+  settles_ = false;
 }
 
 void KvOperation::lookup(Key key) {
@@ -77,10 +78,14 @@ bool KvOperation::advance(Time now) {
     case Step::kRetrying:
       return find();
     case Step::kLocking:
-      return lock_.poll(now) && locked();
-    case Step::kWriting:
-      if (slot_.key.empty()) return write_locked();  // an error came before the write
+      return has_lock(now) && locked();
+    case Step::kInquiring:
       if (!slot_.key.query()) return false;
+      check_answer("key ", at_.node);
+      return settle(*slot_.block.as<std::uint64_t>());
+    case Step::kWriting:
+      if (!slot_.key.query()) return false;
+      if (!posted_) return write_locked();  // an error came between the requests of the write
       check_answer("key ", at_.node);
       return kind_ == Kind::kUpdate ? unlock(Outcome::kOk) : announce();
     case Step::kUnlocking:
@@ -92,13 +97,28 @@ bool KvOperation::advance(Time now) {
     case Step::kAnnouncing:
       return announce();
     case Step::kAnnounced:
-      return announced() && (kind_ == Kind::kInsert ? publish() : forget());
+      return announced() && (inserts() ? publish() : forget());
   }
   return false;
 }
 
+bool KvOperation::has_lock(Time now) {
+  try {
+    return lock_.poll(now);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) step_ = Step::kOver;  // the acquisition has ended
+    throw;
+  }
+}
+
 bool KvOperation::locked() {
   holds_lock_ = true;
+  if (store_->locks_.in_doubt(lock_.index())) [[unlikely]]
+    return inquire();
+  return change_locked();
+}
+
+bool KvOperation::change_locked() {
   const std::optional<Location> found = store_->index_.find(key_);
   if (kind_ == Kind::kInsert) return found ? unlock(Outcome::kDuplicate) : insert_locked();
   if (!found) return unlock(Outcome::kMissing);
@@ -126,8 +146,8 @@ bool KvOperation::unlock(Outcome outcome) {
 }
 
 // The data under the lock is placed, so the release needs no fence.
-AckKey KvOperation::release() {
-  AckKey key = store_->locks_.start_release(*me_, lock_.index());
+AckKey KvOperation::release(bool in_doubt) {
+  AckKey key = store_->locks_.start_release(*me_, lock_.index(), in_doubt);
   holds_lock_ = false;
   return key;
 }
@@ -144,9 +164,18 @@ void KvOperation::post_write(std::uint32_t offset, std::uint32_t bytes, bool pla
 
 // Posts requests to the slot's node, with one doorbell for all or one for each.
 void KvOperation::post(std::span<fabric::WorkRequest> requests) {
+  if (store_->options_.lock.one_doorbell) {
+    me_->post(at_.node, requests, slot_.key);
+  } else {
+    for (fabric::WorkRequest& request : requests) me_->post(at_.node, {&request, 1}, slot_.key);
+  }
+  posted_ = true;
+}
+
+void KvOperation::begin_write() {
+  step_ = Step::kWriting;
   slot_.key = AckKey();
-  if (store_->options_.lock.one_doorbell) return me_->post(at_.node, requests, slot_.key);
-  for (fabric::WorkRequest& request : requests) me_->post(at_.node, {&request, 1}, slot_.key);
+  posted_ = false;
 }
 
 fabric::WorkRequest KvOperation::write_request(const fabric::Sge& from,
@@ -165,7 +194,8 @@ void KvOperation::check_answer(const char* what, NodeId node) {
   const fabric::Status status = slot_.key.status();
   if (status == fabric::Status::kSuccess) [[likely]]
     return;
-  if (holds_lock_) release();  // no request of this operation is in flight
+  // No request of this operation is in flight. Its write may have happened or not; see doubt.cc.
+  if (holds_lock_) release(step_ == Step::kWriting);
   step_ = Step::kOver;
   throw Error(ErrorCode::kUnavailable,
               what + std::to_string(key_) + " of '" + store_->name() + "' is at node " +
@@ -185,7 +215,11 @@ bool KvOperation::overdue() {
 
 void KvOperation::throw_cause(const Error& error) {
   const bool announces = step_ == Step::kAnnouncing || step_ == Step::kAnnounced;
-  if (error.code() == ErrorCode::kTimeout && !overdue_ && announces) throw_unannounced();
+  if (error.code() == ErrorCode::kTimeout && !overdue_) {
+    if (step_ == Step::kLocking && !holds_lock_) lock_.throw_overdue();
+    if (announces) check_readers();
+    if (kind_ == Kind::kLookup && retrying_ != 0) throw_torn();
+  }
   overdue_ = true;
   throw;
 }

@@ -50,6 +50,7 @@ class KvOperation {
     kReading,     // lookup: the read of the slot is in flight
     kRetrying,    // lookup: the slot was torn
     kLocking,     // changes: waits for the key's lock
+    kInquiring,   // changes under a lock in doubt: the read of the slot's state is in flight
     kAnnouncing,  // insert, remove: waits for room in the tracker
     kAnnounced,   // insert, remove: waits for all indices
     kWriting,     // update, remove: waits until the write is placed
@@ -62,24 +63,33 @@ class KvOperation {
   bool take(std::span<const std::byte> value);
   void begin_locked();
   bool advance(Time now = 0);
+  bool has_lock(Time now);
   bool locked();
+  bool change_locked();
   bool write_locked();
   class Dropped;
   [[gnu::cold]] void drop();
   bool end(Outcome outcome);
   bool unlock(Outcome outcome);
-  AckKey release();
+  AckKey release(bool in_doubt = false);
+  void begin_write();
   void post(std::span<fabric::WorkRequest> requests);
   void post_write(std::uint32_t offset, std::uint32_t bytes, bool placed);
   fabric::WorkRequest write_request(const fabric::Sge& from, std::uint32_t offset) const;
   void check_answer(const char* what, NodeId node);
-  bool overdue();  // it retries since wait_timeout
-  [[noreturn]] void throw_unannounced();
+  bool overdue();        // it retries since wait_timeout
+  void check_readers();  // throws if readers of the tracker are overdue
   /// Says why the operation is not over after wait_timeout, if this is known better than `error`,
   /// which is handled now. Throws it otherwise.
   [[noreturn]] void throw_cause(const Error& error);
   [[noreturn]] void throw_overdue(const std::string& why, const std::vector<NodeId>& blamed);
 
+  bool inquire();  // doubt.cc
+  bool settle(std::uint64_t state);
+  /// Throws Error(kUnavailable), and gives the lock back, if not all indices can follow a change.
+  void check_indices();
+  bool end_settled();
+  [[noreturn]] void throw_torn();
   bool find();  // lookup.cc
   bool judge(const std::byte* slot);
   bool insert_locked();  // insert.cc
@@ -88,6 +98,7 @@ class KvOperation {
   void write_update(std::uint32_t bytes);
   bool remove_locked();  // remove.cc
   bool forget();
+  bool inserts() const { return kind_ == Kind::kInsert && !settles_; }
   bool announce();  // tracker.cc
   bool announced();
 
@@ -103,6 +114,8 @@ class KvOperation {
   InFlight slot_;                // bytes to read or write
   AcquireOp lock_;
   MovedValue<bool> holds_lock_;
+  bool posted_ = false;   // the write, with all its requests
+  bool settles_ = false;  // ends the removal of another operation, before its own change
   bool overdue_ = false, dropped_ = false;  // its caller has got an error; has dropped it
 };
 

@@ -10,6 +10,7 @@ namespace pyrdma::loco {
 
 bool KvOperation::remove_locked() {
   const Scope step(me_->env(), scope::remove_locked);
+  check_indices();
   if (at_.node == store_->self()) {
     store_->set_valid(at_.slot, at_.counter, false);
     return announce();
@@ -18,8 +19,7 @@ bool KvOperation::remove_locked() {
   std::memcpy(slot_.block.data(), &state, sizeof state);
   // The write is placed before other nodes get the message: the slot's node may then fill the slot
   // again.
-  step_ = Step::kWriting;
-  slot_.key = AckKey();
+  begin_write();
   post_write(0, sizeof state, store_->manager().bugs().places_removal());
   return false;
 }
@@ -28,6 +28,8 @@ bool KvOperation::forget() {
   const Scope step(me_->env(), scope::forget);
   store_->index_.erase(key_);
   if (at_.node == store_->self()) store_->give_slot(at_.slot);
+  if (settles_) [[unlikely]]
+    return end_settled();
   step_ = Step::kUnlocking;  // an error of the release must not free the slot again
   outcome_ = Outcome::kOk;
   return unlock(outcome_);

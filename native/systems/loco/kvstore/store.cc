@@ -39,6 +39,9 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
       slots_mutex_(manager.env()),
       hold_draws_(manager.env().rng("tracker holds")) {
   check_options();
+  agree("keys", options_.keys);
+  agree("value_bytes", options_.value_bytes);
+  agree("fence", options_.fence ? 1 : 0);
   for (const NodeId node : Channel::participants()) {
     trackers_.push_back(std::make_unique<RingBuffer>(*this, "tracker" + std::to_string(node), node,
                                                      options_.tracker_bytes));
@@ -74,6 +77,14 @@ void KvStore::load(std::uint64_t count, bool stored, std::uint64_t (*value_of)(K
                                            " nodes, too few for " + std::to_string(count) +
                                            " keys; raise `keys` or `slots`");
   }
+  if (loaded_ || fresh_ != 0 || index_.size() != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "store '" + name() + "' on node " + std::to_string(self()) + " has " +
+                    std::to_string(index_.size()) + " keys and " + std::to_string(fresh_) +
+                    " slots in use" + (loaded_ ? ", from an earlier load()" : "") +
+                    "; call load() once, before any operation of any node");
+  }
+  loaded_ = true;
   const Spread spread{count, participants()};
   std::vector<std::byte> value(slot_bytes_ - kSlotFrame);
   for (Key key = rank_of(self()); key < count; key += nodes) {

@@ -53,10 +53,11 @@ class KvStore : public Channel {
 
   /// Fills the store with the keys 0 to count-1, key k at participant k modulo the number of
   /// participants, with `value_of(k)` as the first 8 bytes of the value. Every node calls it before
-  /// any operation and before a barrier. Each node writes its own slots and computes the places of
-  /// the other slots, so no node broadcasts. `stored` true: the keys go into the table of the
-  /// index; false: the index computes them (see Index). Throws Error(kExhausted), with the numbers,
-  /// when they do not fit.
+  /// any operation and before a barrier, once. Each node writes its own slots and computes the
+  /// places of the other slots, so no node broadcasts. `stored` true: the keys go into the table of
+  /// the index; false: the index computes them (see Index). Throws Error(kExhausted), with the
+  /// numbers, when they do not fit, and Error(kInvalidArgument) after an insertion or another
+  /// load().
   void load(
       std::uint64_t count, bool stored = true,
       std::uint64_t (*value_of)(Key) = [](Key key) { return key; });
@@ -82,6 +83,7 @@ class KvStore : public Channel {
  private:
   friend class KvOperation;
   friend class Bugs;
+  void lost(NodeId peer) override { lost_.store(peer, std::memory_order_relaxed); }
   void check_options();
   std::uint64_t lock_of(Key key) const { return hash_of(key) % locks_.count(); }
   std::byte* slot(std::uint32_t number) const {
@@ -116,10 +118,13 @@ class KvStore : public Channel {
   Mutex announcing_;  // several callers of this node share its tracker
   Mutex slots_mutex_;
   std::vector<std::uint32_t> freed_;  // slots that have held a value
-  std::uint32_t fresh_ = 0;           // slots from this one on have never held a value
+  bool loaded_ = false;
+  std::uint32_t fresh_ = 0;  // slots from this one on have never held a value
   Rng hold_draws_;
   NodeId held_ = 0;
   Time held_until_ = 0;
+  // A node that hears nothing more of this node's changes to the index.
+  std::atomic<NodeId> lost_{fabric::kNoNode};
   std::atomic<bool> stopping_{false};
   std::unique_ptr<Thread> tracker_;
 };

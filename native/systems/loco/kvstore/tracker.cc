@@ -13,8 +13,7 @@ namespace pyrdma::loco {
 bool KvOperation::announce() {
   const Scope step(me_->env(), scope::announce);
   TrackerMessage message;
-  message.kind =
-      kind_ == Kind::kInsert ? TrackerMessage::Kind::kInsert : TrackerMessage::Kind::kRemove;
+  message.kind = inserts() ? TrackerMessage::Kind::kInsert : TrackerMessage::Kind::kRemove;
   message.node = at_.node;
   message.slot = at_.slot;
   message.counter = at_.counter;
@@ -29,7 +28,7 @@ bool KvOperation::announce() {
   if (!position) {
     me_->env().reached("store/tracker full");
     if (overdue()) [[unlikely]]
-      throw_unannounced();
+      check_readers();
     return false;
   }
   announced_ = *position;
@@ -43,16 +42,18 @@ bool KvOperation::announced() {
   const Scope step(me_->env(), scope::announced);
   if (tracker.acknowledged(announced_)) return true;
   if (overdue()) [[unlikely]]
-    throw_unannounced();
+    check_readers();
   return false;
 }
 
-// The operation waits for room in the tracker, or for all indices.
-void KvOperation::throw_unannounced() {
+// The operation waits for room in the tracker, or for all indices. Returns if no reader is to
+// blame: the ring waits for a message of another caller then, and that wait has an end.
+void KvOperation::check_readers() {
   RingBuffer& tracker = store_->tracker_of(store_->self());
   const bool waits_for_room = step_ == Step::kAnnouncing;
   const std::vector<NodeId> readers = waits_for_room ? tracker.awaited_for(sizeof(TrackerMessage))
                                                      : tracker.unacknowledged(announced_);
+  if (readers.empty()) return;
   throw_overdue("the nodes" + text_of(readers) + " have not acknowledged " +
                     (waits_for_room ? "earlier changes of the index, so the tracker's ring is full"
                                     : "the change of the index"),

@@ -23,8 +23,7 @@ bool KvOperation::update_locked() {
     return unlock(Outcome::kOk);
   }
   std::memcpy(from + kSlotHead, &sum, sizeof sum);
-  step_ = Step::kWriting;
-  slot_.key = AckKey();
+  begin_write();
   store_->manager().bugs().write_update(*this, [&] { write_update(bytes); });
   return false;
 }
@@ -45,6 +44,7 @@ bool KvOperation::update_locked() {
     slot_.key = store_->locks_.release(*me_, lock_.index(), Fence::kBefore, write);
     holds_lock_ = false;
     slot_.key.unite(me_->post(at_.node, {&flush, 1}));
+    posted_ = true;
     return;
   }
   post_write(kSlotHead, bytes, placed);

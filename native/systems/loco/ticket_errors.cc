@@ -1,0 +1,125 @@
+// The errors of ticket locks, and what the nodes know of a lock, for reports.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/remote_word.h"
+#include "systems/loco/ticket_lock.h"
+
+namespace pyrdma::loco {
+
+namespace {
+
+bool is_among(const std::vector<NodeId>& nodes, NodeId node) {
+  return std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+}
+
+}  // namespace
+
+void TicketLocks::throw_not_held(Caller& me, std::uint64_t i) {
+  throw Error(ErrorCode::kInvalidArgument, "caller " + std::to_string(me.index()) + " of node " +
+                                               std::to_string(self()) + " released lock " +
+                                               std::to_string(i) + " of '" + name() +
+                                               "' without holding it; " + report(me, i).text);
+}
+
+// A node without a connection to the lock's host has perhaps lost a ticket, or a release.
+void TicketLocks::lost(NodeId peer) {
+  const auto& hosts = participants();
+  const auto host = std::find(hosts.begin(), hosts.end(), peer);
+  if (host == hosts.end()) return;
+  const auto rank = static_cast<std::uint64_t>(host - hosts.begin());
+  store_release(&holder_word(count_ + rank), std::uint64_t{1});
+}
+
+std::optional<std::uint64_t> TicketLocks::ask(Caller& me, NodeId node, const RemoteRegion& at,
+                                              std::uint64_t offset) {
+  InFlight word(me.block(8));
+  word.key = me.read(node, at, offset, word.block.sge(8));
+  if (word.key.wait() != fabric::Status::kSuccess) return {};
+  return *word.block.as<std::uint64_t>();
+}
+
+TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
+  Report report;
+  const std::vector<NodeId> silent = me.silent_peers();
+  report.blamed = silent;
+  const NodeId host = host_of(i);
+  std::string holder = "none of the nodes that answer holds it", losers;
+  for (const NodeId node : participants()) {
+    if (is_among(silent, node)) continue;
+    const std::uint64_t held = ask(me, node, remote(node, 0), i * 8).value_or(0);
+    if (held != 0) {
+      holder = "caller " + std::to_string((held & 0xff) - 1) + " of node " + std::to_string(node) +
+               " holds it, with ticket " + std::to_string(held >> 8);
+      if (node != self()) report.blamed.push_back(node);
+    }
+    if (ask(me, node, remote(node, 0), (count_ + rank_of(host)) * 8).value_or(0) == 0) continue;
+    losers += ' ' + std::to_string(node);
+    if (held == 0) report.blamed.push_back(node);
+  }
+  std::optional<std::uint64_t> serving;
+  if (!is_among(silent, host)) serving = ask(me, host, words_.at(host), place_of(i).now_serving);
+  report.in_doubt = serving && (*serving & kInDoubt) != 0;
+  report.text = "ticket " + (serving ? std::to_string(*serving & ~kInDoubt) : "unknown") +
+                " is served; " +
+                (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent));
+  if (!losers.empty()) {
+    report.text += "; node" + losers + " lost the connection to the lock's host, node " +
+                   std::to_string(host) +
+                   ", and perhaps a ticket or a release with it: then nobody gets this lock until "
+                   "the other nodes make one with another name, without node" +
+                   losers;
+  }
+  report.text += "; " + holder;
+  return report;
+}
+
+void TicketLocks::throw_unplaced(Caller& me, std::uint64_t i, fabric::Status status) const {
+  const std::vector<NodeId> silent = me.silent_peers();
+  throw Error(ErrorCode::kUnavailable,
+              "the release of lock " + std::to_string(i) + " of '" + name() +
+                  "' failed and the caller still holds the lock: operations before the release "
+                  "failed (" +
+                  to_string(status) + "); " +
+                  (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent)) +
+                  "; check the protected data, then release with Fence::kNone",
+              false)
+      .blaming(silent);
+}
+
+void TicketLocks::throw_overdue(Caller& me, std::uint64_t i, const AcquireOp& op) {
+  const bool queued = op.stage_ == AcquireOp::Stage::kLocalQueue;
+  const Report known = report(me, i);
+  throw Error(ErrorCode::kTimeout,
+              "node " + std::to_string(self()) + " waited " +
+                  std::to_string(manager().options().wait_timeout / kMillisecond) +
+                  " ms for lock " + std::to_string(i) + " of '" + name() + "' at node " +
+                  std::to_string(host_of(i)) +
+                  (queued ? ", queued behind threads of the same node"
+                          : ", ticket " + std::to_string(op.ticket_)) +
+                  "; " + known.text,
+              false)
+      .blaming(known.blamed);
+}
+
+void TicketLocks::throw_passed(std::uint64_t i, std::uint64_t ticket, std::uint64_t serving) const {
+  throw Error(ErrorCode::kInternal,
+              "lock " + std::to_string(i) + " of '" + name() + "' at node " +
+                  std::to_string(host_of(i)) + ": node " + std::to_string(self()) +
+                  " took ticket " + std::to_string(ticket) +
+                  ", but the lock already serves ticket " + std::to_string(serving) +
+                  "; some code has overwritten the words of the lock",
+              false);
+}
+
+void TicketLocks::throw_unreachable(std::uint64_t i, fabric::Status status) const {
+  throw Error(ErrorCode::kUnavailable,
+              "lock " + std::to_string(i) + " of '" + name() + "' is at node " +
+                  std::to_string(host_of(i)) + ", which does not answer (" + to_string(status) +
+                  "): it was killed or cut off. If it lives, this node has perhaps taken a ticket "
+                  "that nobody gives back: then nobody gets the lock any more",
+              false)
+      .blaming({host_of(i)});
+}
+
+}  // namespace pyrdma::loco
