@@ -189,7 +189,7 @@ bool PrimaryLog::is_whole_for(ServerId backup) {
 
 Position PrimaryLog::end() {
   const std::lock_guard<Mutex> lock(mutex_);
-  return {log_.head()->id(), log_.head()->end()};
+  return end_of_log();
 }
 
 bool PrimaryLog::commit(Worker& worker, Position to, Time deadline) {

@@ -163,12 +163,17 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
     fabric::RemoteRegion buffer;
     std::uint32_t posted = 0, done = 0, wanted = 0;  // bytes
   };
+  struct Compacted {
+    std::unique_ptr<Segment> segment;
+    Position end_of_work;  // of the log when it was made
+  };
   /// A job of the cleaner that has moved everything. See CleanerHost::finish().
   struct Cleaning {
     std::vector<std::uint64_t> cleaned, survivors;
     bool has_begun = false;  // a head behind the survivors is there
     bool is_listed = false;  // the next head's digest has the survivors
     bool has_head = false;   // that head is there
+    Position end_of_work;    // of the log when all had moved
   };
 
   NodeId open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) override;
@@ -195,6 +200,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void uncount_tombstones(const Segment& segment);
   const Segment& held_segment(std::uint64_t number) const;
   void free_replica(ServerId backup, std::shared_ptr<const Bytes> name);
+  Position end_of_log() const { return {log_.head()->id(), log_.head()->end()}; }
+  bool may_replace(Position end_of_work) const;
   void go_on_cleaning();
   void replace_compacted();
   void free_unsent();
@@ -251,8 +258,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   // Segments that are not in the log: survivors until they are, cleaned ones until they are free.
   std::map<std::uint64_t, std::unique_ptr<Segment>> beside_;
   std::optional<Cleaning> cleaning_;
-  // Compacted segments until nobody reads the bytes that they replace.
-  std::map<std::uint64_t, std::unique_ptr<Segment>> compacted_;
+  // Compacted segments until nobody reads the bytes that they replace, and may_replace().
+  std::map<std::uint64_t, Compacted> compacted_;
   std::map<std::uint64_t, std::unique_ptr<Segment>> unsent_;  // free but for writes under way
   std::map<std::uint64_t, std::uint64_t> naming_bytes_;  // of tombstones, by the segment they name
   std::uint64_t drops_ = 0, nothing_to_clean_at_ = ~std::uint64_t{0};

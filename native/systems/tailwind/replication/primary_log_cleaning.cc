@@ -19,7 +19,7 @@ Position PrimaryLog::begin_head() {
     }
     step();
   }
-  return {log_.head()->id(), log_.head()->end()};
+  return end_of_log();
 }
 
 // The cleaner may have freed memory since the append failed, and then have found nothing more.
@@ -39,7 +39,8 @@ CleanerCounters PrimaryLog::cleaner_counters() {
   counters.segments = log_.segments().size();
   for (const auto& [number, segment] : log_.segments()) {
     const auto newer = compacted_.find(number);
-    counters.live_bytes += (newer == compacted_.end() ? segment : newer->second)->live_bytes;
+    counters.live_bytes +=
+        (newer == compacted_.end() ? segment : newer->second.segment)->live_bytes;
   }
   return counters;
 }
@@ -104,26 +105,36 @@ Place PrimaryLog::append(Segment& survivor, const NewEntry& entry) {
 void PrimaryLog::compacted(std::unique_ptr<Segment> segment) {
   const std::lock_guard<Mutex> lock(mutex_);
   const std::uint64_t number = segment->id();
-  compacted_[number] = std::move(segment);
+  compacted_[number] = {std::move(segment), end_of_log()};
   ++cleaner_counters_.compactions;
   step();
+}
+
+// What the cleaner leaves out is of no use because the store has replaced it. A recovery must find
+// whatever replaced it, or find it still. So all that was in the log by the end of the cleaner's
+// work must be committed before a recovery may use what the cleaner has made: replicas of the
+// compacted bytes, which it prefers, or a head whose digest lacks the cleaned segments. (RAMCloud's
+// cleaner takes a version for dead as soon as the next one is in the hash table. A backup that dies
+// with the primary then costs a version that was acknowledged.)
+bool PrimaryLog::may_replace(Position end_of_work) const {
+  return is_committed(end_of_work) || !bugs_.commits_before_cleaning();
 }
 
 // Replicas that are made anew, after the loss of a backup, get all their bytes from one of the two.
 void PrimaryLog::replace_compacted() {
   for (auto at = compacted_.begin(); at != compacted_.end();) {
     const std::uint64_t number = at->first;
-    if (!order_.is_at_rest(number)) {
+    if (!order_.is_at_rest(number) || !may_replace(at->second.end_of_work)) {
       ++at;
       continue;
     }
     const Segment& replaced = *log_.segments().at(number);
     const std::uint64_t before = replaced.seglets();
-    const std::uint64_t after = at->second->seglets();
+    const std::uint64_t after = at->second.segment->seglets();
     if (after < before) cleaner_counters_.compacted_bytes += (before - after) * memory_.seglet();
-    order_.compact(number, at->second->end());
+    order_.compact(number, at->second.segment->end());
     uncount_tombstones(replaced);
-    log_.adopt(std::move(at->second));
+    log_.adopt(std::move(at->second.segment));
     at = compacted_.erase(at);
     ++drops_;  // there is room for an append that has failed
     wants_room_ = false;
@@ -135,6 +146,7 @@ void PrimaryLog::finish(std::span<const std::uint64_t> cleaned,
   {
     const std::lock_guard<Mutex> lock(mutex_);
     cleaning_ = Cleaning();
+    cleaning_->end_of_work = end_of_log();
     cleaning_->cleaned.assign(cleaned.begin(), cleaned.end());
     for (std::unique_ptr<Segment>& survivor : survivors) {
       const std::uint64_t number = survivor->id();
@@ -171,7 +183,8 @@ void PrimaryLog::go_on_cleaning() {
     order_.step();
   }
   if (!job.is_listed) {
-    if (!std::ranges::all_of(job.survivors, [&](auto each) { return order_.is_closed(each); }))
+    if (!may_replace(job.end_of_work) ||
+        !std::ranges::all_of(job.survivors, [&](auto each) { return order_.is_closed(each); }))
       return;
     for (const std::uint64_t number : job.survivors) {
       log_.adopt(std::move(beside_.at(number)));
@@ -218,7 +231,7 @@ void PrimaryLog::free(std::uint64_t number) {
     segment.tombstones.erase(found);
   };
   for (const auto& [other, segment] : log_.segments()) forget_tombstones(*segment);
-  for (const auto& [other, segment] : compacted_) forget_tombstones(*segment);
+  for (const auto& [other, compacted] : compacted_) forget_tombstones(*compacted.segment);
   ++drops_;
   unsent_[number] = std::move(freed);
   free_unsent();

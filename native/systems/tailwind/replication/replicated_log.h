@@ -27,6 +27,8 @@
 //   such a digest is open at all its backups, and the one before it is closed at all of its own.
 // - A closed segment may be compacted in memory. Its replicas stay as they are; those that are made
 //   later have the new bytes, and a higher version. So replicas of one version are equal.
+// - What a cleaner leaves out was replaced. The host compacts, and makes a digest without the
+//   cleaned segments, when all that has replaced it is committed.
 #pragma once
 #include <cstdint>
 #include <map>
