@@ -59,6 +59,7 @@ class Server {
 
  private:
   using View = std::shared_ptr<const ClusterView>;
+  bool may_ask(const Incoming& request) const;
   void serve(Worker& worker, const Incoming& request, Bytes& answer);
   struct Started;
   void serve_store(Worker& worker, const Incoming& request, Bytes& answer);

@@ -17,9 +17,28 @@ void put_status(Bytes& answer, BackupStatus status) {
 
 // ---- requests ----
 
+// A client that frees replicas, or that names a living server dead, would cost what servers have
+// promised.
+bool Server::may_ask(const Incoming& request) const {
+  const ServerId from = request.from;
+  switch (asker_of(request.opcode)) {
+    case Asker::kAnyone:
+      return true;
+    case Asker::kServer:
+      return from.is_server() && from.node < options_.servers;
+    case Asker::kCoordinator:
+      return from.is_server() && from.node == options_.coordinator;
+  }
+  return false;
+}
+
 void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
   const ByteView payload = request.payload();
   ByteWriter out(answer);
+  if (!may_ask(request) && bugs_.checks_senders()) {
+    env_.reached("tailwind/asker_refused");
+    return;  // an empty answer
+  }
   switch (request.opcode) {
     case Opcode::kRead:
     case Opcode::kWrite:

@@ -56,6 +56,27 @@ inline std::uint32_t level_of(Opcode opcode) {
   }
 }
 inline constexpr std::uint32_t kLevels = 4;
+/// Who may send a request to a server. The transport says who has sent it (Incoming::from).
+enum class Asker : std::uint8_t { kAnyone, kServer, kCoordinator };
+inline Asker asker_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kUpdate:
+    case Opcode::kStartReading:
+    case Opcode::kRecover:
+    case Opcode::kForget:
+      return Asker::kCoordinator;
+    case Opcode::kOpen:
+    case Opcode::kBackupWrite:
+    case Opcode::kSetVersion:
+    case Opcode::kClose:
+    case Opcode::kFree:
+    case Opcode::kReadReplica:
+    case Opcode::kAskWhole:
+      return Asker::kServer;
+    default:
+      return Asker::kAnyone;
+  }
+}
 const char* to_string(Opcode opcode);
 
 }  // namespace pyrdma::tailwind
