@@ -79,6 +79,8 @@ class Server {
   void free_unlisted();
   void free_inherited();
   void suspect(ServerId server);
+  /// Tells the primary, if it lives, that a closed replica is damaged here.
+  void report(ServerId primary, const ReplicaName& name);
   void exclude();
   View view() const;
   bool has_lease() {

@@ -97,6 +97,11 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   std::uint64_t used_bytes();
   /// Costs a look at each segment.
   CleanerCounters cleaner_counters();
+  /// Bytes of a recovery's objects that the log still takes. The rest is for the updates of those
+  /// tablets that the server has. Costs a look at each segment.
+  std::uint64_t room();
+  /// Less than that rest is free.
+  bool is_full_for_recovery();
 
   // ---- the cleaner's thread ----
 
@@ -125,6 +130,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
 
   /// The coordinator's view has changed: servers that are not up are lost as backups.
   void update(const ClusterView& view);
+  /// A backup has found that a closed replica, as it lies there, is not what this primary wrote.
+  void damaged(ServerId backup, const ReplicaName& name);
   /// Sends what could not be sent before; once a tick.
   void tick();
   /// The coordinator has taken the server for dead: nothing is committed any more.
@@ -190,6 +197,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void ask(ReplicaId id, std::uint64_t attempt, Opcode opcode, std::shared_ptr<const Bytes> payload,
            OnAnswer on_answer);
   void opened(ReplicaId id, std::uint64_t attempt, ByteView bytes);
+  /// The replica's backup lives, and does not have it, or not whole: another one takes its place.
+  void lose(ReplicaId id);
   Held* current(ReplicaId id, std::uint64_t attempt);
   bool roll(std::uint32_t keeps_free);
   bool append_or_roll(std::span<const NewEntry> entries, Place* places,
@@ -199,7 +208,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void count_tombstones(Segment& segment, std::span<const NewEntry> entries);
   void uncount_tombstones(const Segment& segment);
   const Segment& held_segment(std::uint64_t number) const;
-  void free_replica(ServerId backup, std::shared_ptr<const Bytes> name);
+  void free_replica(ServerId backup, ReplicaName name);
   Position end_of_log() const { return {log_.head()->id(), log_.head()->end()}; }
   bool may_replace(Position end_of_work) const;
   void go_on_cleaning();
@@ -212,6 +221,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   Link& link_to(ServerId backup);
   void connect(Link& link);
   void break_link(Link& link);
+  void fail_link(Link& link, fabric::Status status);
   bool poll_completions();
   void step();
   void advance_committed();

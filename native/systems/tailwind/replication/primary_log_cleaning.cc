@@ -45,6 +45,20 @@ CleanerCounters PrimaryLog::cleaner_counters() {
   return counters;
 }
 
+// A cleaner needs a tenth of a log to go on, and what is full of a dead server's objects would
+// refuse the updates of those that live.
+std::uint64_t PrimaryLog::room() {
+  const CleanerCounters now = cleaner_counters();
+  const std::uint64_t most = now.log_bytes / 100 * (options_.cleaner ? 85 : 95);
+  const std::uint64_t taken = options_.cleaner ? now.live_bytes : now.used_bytes;
+  return most - std::min(most, taken);
+}
+
+bool PrimaryLog::is_full_for_recovery() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return memory_.free_seglets() < memory_.seglets() / 20 + kept_for_cleaner_;
+}
+
 // ---- the cleaner's thread ----
 
 std::vector<SegmentUse> PrimaryLog::candidates() {
@@ -209,12 +223,8 @@ void PrimaryLog::go_on_cleaning() {
 void PrimaryLog::free(std::uint64_t number) {
   const auto first = held_.lower_bound({number, 0}), last = held_.lower_bound({number + 1, 0});
   for (auto at = first; at != last; ++at) {
-    auto name = std::make_shared<Bytes>();
-    ByteWriter out(*name);
-    out.put(number);
-    out.put(at->second.attempt);
     --replicas_at_[at->second.backup];
-    free_replica(at->second.backup, name);
+    free_replica(at->second.backup, ReplicaName{number, at->second.attempt});
   }
   held_.erase(first, last);
   std::unique_ptr<Segment> freed = std::move(beside_.at(number));
@@ -247,15 +257,16 @@ void PrimaryLog::free_unsent() {
   });
 }
 
-void PrimaryLog::free_replica(ServerId backup, std::shared_ptr<const Bytes> name) {
+void PrimaryLog::free_replica(ServerId backup, ReplicaName name) {
   ++counters_.control_rpcs;
-  transport_.call(backup, Opcode::kFree, *name, deadline(), [=, this](CallEnd end, ByteView) {
-    if (end == CallEnd::kAnswered || is_deposed()) return;
-    transport_.defer(env_.now() + options_.retry_pause, [=, this] {
-      const std::lock_guard<Mutex> lock(mutex_);
-      if (std::ranges::binary_search(up_, backup)) free_replica(backup, name);
-    });
-  });
+  transport_.call(backup, Opcode::kFree, encoded_bytes(name), deadline(),
+                  [=, this](CallEnd end, ByteView) {
+                    if (end == CallEnd::kAnswered || is_deposed()) return;
+                    transport_.defer(env_.now() + options_.retry_pause, [=, this] {
+                      const std::lock_guard<Mutex> lock(mutex_);
+                      if (std::ranges::binary_search(up_, backup)) free_replica(backup, name);
+                    });
+                  });
 }
 
 MemoryUse PrimaryLog::memory_use() {

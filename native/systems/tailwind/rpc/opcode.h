@@ -31,6 +31,7 @@ enum class Opcode : std::uint8_t {
   kReadReplica,  // the entries of a part
   // To primaries, by backups.
   kAskWhole,  // has each segment all its replicas, without those of my node's earlier lives?
+  kDamaged,   // a closed replica is not whole here
   kCount,
 };
 
@@ -72,6 +73,7 @@ inline Asker asker_of(Opcode opcode) {
     case Opcode::kFree:
     case Opcode::kReadReplica:
     case Opcode::kAskWhole:
+    case Opcode::kDamaged:
       return Asker::kServer;
     default:
       return Asker::kAnyone;
