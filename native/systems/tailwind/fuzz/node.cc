@@ -19,16 +19,6 @@ constexpr Time kNoteEvery = 20 * kMicrosecond;
 constexpr Time kPause = 50 * kMicrosecond;     // between two looks or attempts
 constexpr Time kPatience = 10 * kMillisecond;  // of a client; then another one tries
 
-bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults) {
-  return std::ranges::any_of(faults, [&](Fault fault) { return options.faults[fault].rate > 0; });
-}
-
-/// What was durable may be gone.
-bool has_bad_disks(const fuzz::Options& options) {
-  return has_any(options, {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
-                           Fault::disk_lies});
-}
-
 bool has_failing_disks(const fuzz::Options& options) {
   return has_bad_disks(options) ||
          has_any(options, {Fault::disk_io_error, Fault::disk_full, Fault::disk_torn});
@@ -232,12 +222,7 @@ class Fate {
       life.is_saved = is_outage;
       world_.server_ended(id);
     }
-    if (crash == Crash::kHostBattery) {
-      world_.has_saved = true;
-      const Options& store = world_.shape.store;
-      if (store.replication == Replication::kTailwind && store.durability != Durability::kFlush)
-        world_.forgets_completed = true;
-    }
+    if (crash == Crash::kHostBattery) world_.battery_saves();
     const auto& setting = world_.options.faults[fault];
     const Time least = std::max<Time>(setting.min, 1), most = std::max(setting.max, least + 1);
     world_.cluster->kill(node, crash);
@@ -295,8 +280,7 @@ class Fate {
     patience_.renew(now);
     lost_patience_.renew(now);
   }
-  bool is_lost() const { return may_miss() && !world_.coordinator_problem.empty(); }
-  bool may_miss() const { return world_.may_lose || has_bad_disks(world_.options); }
+  bool is_lost() const { return world_.may_miss() && !world_.coordinator_problem.empty(); }
 
   void give_up() {
     world_.is_over = true;

@@ -133,7 +133,7 @@ fuzz::Scenario store_scenario() {
           {"tailwind/excluded", "tailwind/extra_worker", "tailwind/link_broken",
            "tailwind/log_freed_late", "tailwind/open_refused", "tailwind/recovery_repeated",
            "tailwind/replica_unreadable", "tailwind/port_anew", "tailwind/inherited_freed",
-           "tailwind/sent_again", "tailwind/stalled", "tailwind/version_raised"},
+           "tailwind/sent_again", "tailwind/salvaged", "tailwind/version_raised"},
           8};
 }
 
