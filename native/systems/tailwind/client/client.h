@@ -73,10 +73,11 @@ class Client {
     std::uint64_t table = 0, hash = 0, sequence = 0;
     Bytes key, value;
     std::uint32_t attempts = 0;
+    Time pause = 0;  // before the last attempt
     OnEnd on_end;
   };
   void send(Operation& operation);
-  void send_later(std::uint64_t number);
+  void send_later(Operation& operation);
   void take(std::uint64_t number, CallEnd end, ByteView answer);
   void locate();
   void take_view(ByteView answer);

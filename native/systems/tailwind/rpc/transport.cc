@@ -31,6 +31,7 @@ Transport::Transport(Env& env, const Options& options, ServerId self, std::uint3
       self_(self),
       bugs_(bugs),
       tick_(std::min<Time>(options.retry_pause, kMillisecond)),
+      receive_count_(receives),
       mutex_(env),
       next_nonce_(env.rng("tailwind/nonce/" + std::to_string(self.life))()),
       batch_(64) {
@@ -41,10 +42,12 @@ Transport::Transport(Env& env, const Options& options, ServerId self, std::uint3
   const std::uint32_t completions = std::min<std::uint32_t>(has.max_completions, 1U << 14);
   completions_ = device.create_completion_queue(completions);
   receives_ = device.create_shared_receive_queue(*domain_, receives, 1);
-  receive_memory_ = device.allocate(*domain_, std::size_t{receives} * kFrameBytes);
+  if (self.is_server())
+    client_receives_ = device.create_shared_receive_queue(*domain_, receives, 1);
+  const std::uint32_t slots = self.is_server() ? 2 * receives : receives;
+  receive_memory_ = device.allocate(*domain_, std::size_t{slots} * kFrameBytes);
   max_inline_ = std::min<std::uint32_t>(has.max_inline, 256);
-  for (std::uint32_t slot = 0; slot < receives; ++slot)
-    post_receive(static_cast<std::int32_t>(slot));
+  for (std::uint32_t slot = 0; slot < slots; ++slot) post_receive(static_cast<std::int32_t>(slot));
   port_ = std::make_unique<HelloPort>(env, *domain_, *completions_, options.name, self);
 }
 
@@ -219,11 +222,19 @@ void Transport::defer(Time at, std::function<void()> act) {
 
 // ---- the polling thread ----
 
+Time Transport::next_timer() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  Time next = kForever;
+  for (const Timer& timer : timers_) next = std::min(next, timer.at);
+  return next;
+}
+
 void Transport::post_receive(std::int32_t slot) {
   const fabric::Sge sge =
       receive_memory_->sge(static_cast<std::size_t>(slot) * kFrameBytes, kFrameBytes);
   const fabric::ReceiveRequest request{kReceiveBit | static_cast<std::uint64_t>(slot), &sge, 1};
-  receives_->post_receive({&request, 1});
+  const bool is_of_client = static_cast<std::uint32_t>(slot) >= receive_count_;
+  (is_of_client ? client_receives_ : receives_)->post_receive({&request, 1});
 }
 
 bool Transport::poll(std::vector<std::unique_ptr<Incoming>>& requests) {

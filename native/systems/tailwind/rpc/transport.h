@@ -3,8 +3,12 @@
 // A node has one transport, whose completion queue one thread polls: the dispatch thread of a
 // server, or the thread of a client. A request opens a connection to the other node if there is
 // none: datagrams carry the addresses of both ends (hello.h). The rendezvous only tells where a
-// node takes datagrams. All receives of a node come from one shared queue. A message longer than a
-// frame goes in several, one behind the other, and is put together at the receiver.
+// node takes datagrams. A message longer than a frame goes in several, one behind the other, and is
+// put together at the receiver.
+//
+// All receives of a node come from one shared queue. A server has another one for what clients
+// send: however many of their requests wait for it, it hears pings, leases and the answers of
+// backups.
 //
 // A connection that a peer has begun ends here when the peer has gone: when a later life of it
 // knocks, or when it does not acknowledge. So an idle connection is probed after each call_timeout,
@@ -81,7 +85,8 @@ class Transport {
   using OnEnd = std::function<void(CallEnd, ByteView answer)>;
   using OnConnected = std::function<void(std::optional<fabric::QpAddress>)>;
 
-  /// `receives`: frames that may wait here. Blocks for the NIC's time. Throws Error when the device
+  /// `receives`: frames that may wait here; at a server and at the coordinator so many of clients
+  /// beside those of servers. Blocks for the NIC's time. Throws Error when the device
   /// lacks something.
   Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives,
             Bugs bugs = {});
@@ -127,6 +132,8 @@ class Transport {
   bool poll(std::vector<std::unique_ptr<Incoming>>& requests);
   /// Keeps deadlines and timers; at least once a tick.
   void keep_time();
+  /// When the next timer is due, or kForever.
+  Time next_timer();
   /// When the last message came that is part of an operation or of a change of the cluster; those
   /// that look after servers, pings and leases, do not count.
   Time last_event() const { return last_event_; }
@@ -195,7 +202,7 @@ class Transport {
   };
 
   enum class EndOf : std::uint8_t { kOutgoing, kIncoming, kLog };
-  std::unique_ptr<fabric::QueuePair> make_queue_pair(EndOf end);
+  std::unique_ptr<fabric::QueuePair> make_queue_pair(EndOf end, bool is_of_client = false);
   std::unique_ptr<fabric::QueuePair> connected(const Hello& knock);
   /// Null when the device has no queue pair left.
   Session* session_to(ServerId to, Time deadline);
@@ -239,7 +246,8 @@ class Transport {
   const Time tick_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
-  std::unique_ptr<fabric::SharedReceiveQueue> receives_;
+  const std::uint32_t receive_count_;
+  std::unique_ptr<fabric::SharedReceiveQueue> receives_, client_receives_;  // the latter at servers
   std::unique_ptr<fabric::MemoryRegion> receive_memory_;
   std::vector<std::unique_ptr<fabric::MemoryRegion>> frame_memory_;  // kFramesOfRegion each
   std::vector<std::uint32_t> free_frames_;
