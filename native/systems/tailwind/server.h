@@ -32,7 +32,8 @@ class Server {
   ServerId id() const { return id_; }
   /// The dispatch thread. Tells the coordinator that the server is there, and serves until
   /// is_over() or until the coordinator has taken it for dead. Throws the Error of any thread that
-  /// serves. All waits of await_table() and fill() end then.
+  /// serves, and Error(kUnavailable) when a completion queue has overrun. All waits of
+  /// await_table() and fill() end then.
   void run(FunctionRef<bool()> is_over);
   /// The coordinator has taken this server for dead.
   bool is_excluded() const { return is_excluded_.load(std::memory_order_acquire); }

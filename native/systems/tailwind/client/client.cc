@@ -220,6 +220,7 @@ bool Client::run_until(FunctionRef<bool()> ready, Time deadline) {
   while (!ready()) {
     if (env_.now() >= deadline) return false;
     env_.poll_until([&] { return poll(); }, std::min(deadline, next_tick_), &transport_.watch());
+    transport_.expect_completions();
   }
   return true;
 }

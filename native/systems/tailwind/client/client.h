@@ -58,7 +58,8 @@ class Client {
   std::size_t under_way() const { return operations_.size(); }
   /// Takes answers. Returns true if there was something to do.
   bool poll();
-  /// Waits for ready(), and takes answers meanwhile. Returns false at the deadline.
+  /// Waits for ready(), and takes answers meanwhile. Returns false at the deadline. Throws
+  /// Error(kUnavailable) when no answer will come any more: another client may be made.
   bool run_until(FunctionRef<bool()> ready, Time deadline);
 
   const ClusterView& view() const { return view_; }

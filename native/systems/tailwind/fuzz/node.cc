@@ -31,13 +31,15 @@ struct Ending {
   ~Ending() { world.server_ended(server); }
 };
 
-/// Disks that fail end a server or the coordinator, and it is started again. One that has lived
-/// under faults may see the last of them when they are over.
-void pass_on_unless_disks(World& world, const Env& env, const Error& error, const char* what,
-                          bool had_faults) {
+/// Disks that fail and completion queues that overrun end a server or the coordinator, and it is
+/// started again. One that has lived under faults may see the last of them when they are over.
+void pass_on_unless_expected(World& world, const Env& env, const Error& error, const char* what,
+                             bool had_faults) {
   const bool may_fail =
       error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kExhausted;
-  if (may_fail && had_faults && has_failing_disks(world.options)) return;
+  const bool has_cause =
+      has_failing_disks(world.options) || has_any(world.options, {Fault::cq_overrun});
+  if (may_fail && had_faults && has_cause) return;
   world.violation(
       "error", std::string(what) + " of node " + std::to_string(env.node()) + ": " + error.what());
   world.is_over = true;
@@ -61,7 +63,7 @@ void serve(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the server", had_faults);
+      pass_on_unless_expected(world, env, error, "the server", had_faults);
       env.sleep_until(env.now() + kPause);
     }
   }
@@ -84,7 +86,7 @@ void coordinate(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the coordinator", had_faults);
+      pass_on_unless_expected(world, env, error, "the coordinator", had_faults);
       world.restart(env.node());
       env.sleep_until(kForever);
     }
@@ -315,7 +317,9 @@ void use(World& world, Env& env) {
         Load(world, env, number).run();
         break;
       } catch (const Error& error) {
-        if (error.code() != ErrorCode::kTimeout) throw;
+        const bool has_overrun =
+            error.code() == ErrorCode::kUnavailable && has_any(world.options, {Fault::cq_overrun});
+        if (error.code() != ErrorCode::kTimeout && !has_overrun) throw;
       }
     }
   } catch (const Error& error) {

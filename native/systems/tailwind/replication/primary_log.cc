@@ -274,6 +274,12 @@ void PrimaryLog::tick() {
   {
     const std::lock_guard<Mutex> lock(mutex_);
     if (is_deposed()) return;
+    if (completions_->overrun()) {
+      throw Error(ErrorCode::kUnavailable,
+                  "the completion queue of the log of " + to_string(self_) +
+                      " has overrun, so no write to a backup ends any more; start the server again")
+          .blaming({self_.node});
+    }
     refused_.clear();
     poll_completions();
     for (auto& [id, held] : held_)

@@ -132,7 +132,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void update(const ClusterView& view);
   /// A backup has found that a closed replica, as it lies there, is not what this primary wrote.
   void damaged(ServerId backup, const ReplicaName& name);
-  /// Sends what could not be sent before; once a tick.
+  /// Sends what could not be sent before; once a tick. Throws Error(kUnavailable) when the
+  /// completion queue has overrun.
   void tick();
   /// The coordinator has taken the server for dead: nothing is committed any more.
   void depose();

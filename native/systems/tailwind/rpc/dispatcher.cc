@@ -26,6 +26,7 @@ bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   while (!is_ready && env.now() < deadline) {
     const auto moves = [&] { return dispatcher_.turn(level) || ready(); };
     env.poll_until(moves, std::min(deadline, dispatcher_.next_tick_));
+    dispatcher_.transport_.expect_completions();
     is_ready = ready();
   }
   level_ = level;  // requests that ran meanwhile have set theirs
@@ -91,7 +92,10 @@ void Dispatcher::run(FunctionRef<bool()> is_over) {
     return false;
   };
   try {
-    while (!ends()) env_.poll_until(moves, next_tick_, &transport_.watch());
+    while (!ends()) {
+      env_.poll_until(moves, next_tick_, &transport_.watch());
+      transport_.expect_completions();
+    }
   } catch (const Error& error) {
     fail(error);
   } catch (const std::bad_alloc&) {
@@ -126,7 +130,6 @@ bool Dispatcher::turn(std::uint32_t level) {
     ~Nested() { --turns; }
   } const nested{++turns_};
   const bool is_outer = turns_ == 1;
-  if (is_outer && !was_busy_) counted_until_ = env_.now();
   const bool is_busy = take_turn(level);
   if (!is_outer) {
     if (turn_began_ - counted_until_ > kMicrosecond) count_until(turn_began_);
@@ -146,6 +149,7 @@ void Dispatcher::count_until(Time now) {
 bool Dispatcher::take_turn(std::uint32_t level) {
   const Scope step(env_, scope::turn);
   const Time now = turn_began_ = env_.now();
+  if (turns_ == 1 && !was_busy_) counted_until_ = now;
   const bool has_polled = transport_.poll(arrived_);
   const bool has_done = done_.load(std::memory_order_acquire) != 0;
   note_idle(now);

@@ -105,7 +105,7 @@ class Dispatcher {
   friend class Worker;
   static constexpr std::uint32_t kNoLevel = ~0U;
   static constexpr std::size_t kMostTogether = 64;
-  static constexpr std::size_t kMostWaiting = 512;  // half of the receives
+  static constexpr std::size_t kMostWaiting = 256;  // half of the receives for clients
   /// One look at network and workers. Begins requests below `level`, on this thread if there are no
   /// workers; 0: none. Returns true if there was something to do.
   bool turn(std::uint32_t level);

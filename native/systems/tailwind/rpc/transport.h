@@ -85,9 +85,9 @@ class Transport {
   using OnEnd = std::function<void(CallEnd, ByteView answer)>;
   using OnConnected = std::function<void(std::optional<fabric::QpAddress>)>;
 
-  /// `receives`: frames that may wait here; at a server and at the coordinator so many of clients
-  /// beside those of servers. Blocks for the NIC's time. Throws Error when the device
-  /// lacks something.
+  /// `receives`: frames that may wait here. At a server and at the coordinator half of them are for
+  /// clients: a NIC keeps about so many receives at hand, and more would make each slower. Blocks
+  /// for the NIC's time. Throws Error when the device lacks something.
   Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives,
             Bugs bugs = {});
   ~Transport();
@@ -130,10 +130,15 @@ class Transport {
   /// Takes what has come. Appends requests to `requests`, calls the ends of calls and timers that
   /// are due. Returns false when there was nothing to do.
   bool poll(std::vector<std::unique_ptr<Incoming>>& requests);
+  /// Throws Error(kUnavailable) when the completion queue has overrun: nothing comes any more.
+  void expect_completions() const {
+    if (completions_->overrun()) [[unlikely]]
+      throw_overrun();
+  }
   /// Keeps deadlines and timers; at least once a tick.
   void keep_time();
-  /// When the next timer is due, or kForever.
-  Time next_timer();
+  /// When the next timer is due of those that keep_time() has left, or kForever.
+  Time next_timer() const { return next_timer_; }
   /// When the last message came that is part of an operation or of a change of the cluster; those
   /// that look after servers, pings and leases, do not count.
   Time last_event() const { return last_event_; }
@@ -233,6 +238,7 @@ class Transport {
   void end_quiet();
   void take_answer(const Hello& hello);
   void post_receive(std::int32_t slot);
+  [[noreturn]] void throw_overrun() const;
   void run_ended();
   void work_for(std::uint64_t messages) {
     if (options_.dispatch_work != 0 && messages != 0)
@@ -246,7 +252,7 @@ class Transport {
   const Time tick_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
-  const std::uint32_t receive_count_;
+  const std::uint32_t receive_count_;                                       // not of clients
   std::unique_ptr<fabric::SharedReceiveQueue> receives_, client_receives_;  // the latter at servers
   std::unique_ptr<fabric::MemoryRegion> receive_memory_;
   std::vector<std::unique_ptr<fabric::MemoryRegion>> frame_memory_;  // kFramesOfRegion each
@@ -271,6 +277,7 @@ class Transport {
   // Of the polling thread.
   std::vector<fabric::Completion> batch_;
   Time last_event_ = 0;
+  Time next_timer_ = kForever;
 };
 
 }  // namespace pyrdma::tailwind
