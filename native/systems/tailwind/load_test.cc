@@ -90,16 +90,14 @@ TEST(TailwindLoadSim, AnUpdateThatWaitsForRoomIsSentAgainSoon) {
     const std::uint64_t table = client.create_table("first", {0});
     const int keys = static_cast<int>(options.log_bytes * 82 / 100 / 1100);
     keep_busy(env, client, table, 8, keys, keys, 1000, [](Time, const Result&) {});
-    std::vector<Time> took;
     int again = 0;
     keep_busy(env, client, table, 8, keys, 20'000, 1000, [&](Time time, const Result& result) {
       EXPECT_EQ(result.status, StoreStatus::kOk);
-      took.push_back(time);
-      again += result.attempts > 1;
+      if (result.attempts != 2) return;
+      ++again;
+      EXPECT_LT(time, 300 * kMicrosecond);
     });
-    std::ranges::sort(took);
     EXPECT_GT(again, 10);
-    EXPECT_LT(took[took.size() * 999 / 1000], 300 * kMicrosecond);
   });
 }
 
@@ -123,7 +121,7 @@ TEST(TailwindLoadSim, AFloodOfUpdatesThatWaitLeavesThePrimaryAlive) {
         client.start(Opcode::kWrite, table, bytes_of("key " + std::to_string(key)),
                      bytes_of(std::string(100, 'v')),
                      [&](const Result& result) { done += result.status == StoreStatus::kOk; });
-      client.run_until([] { return false; }, env.now() + 100 * kMillisecond);
+      client.run_until([] { return false; }, env.now() + 400 * kMillisecond);
       EXPECT_EQ(done, 0);
       ASSERT_NE(store.servers[0], nullptr);
       EXPECT_EQ(store.servers[0]->id(), primary) << flood << " updates under way";
@@ -135,6 +133,26 @@ TEST(TailwindLoadSim, AFloodOfUpdatesThatWaitLeavesThePrimaryAlive) {
     EXPECT_EQ(cluster.branches().contains("tailwind/refused_early"), flood == 700);
     EXPECT_TRUE(cluster.branches().contains("tailwind/refused_late"));
   }
+}
+
+// Nothing comes any more then.
+TEST(TailwindLoadSim, AnOverrunCompletionQueueEndsItsOwnerWithAnError) {
+  fabric::sim::SimOptions simulation =
+      runtime::sim_options(small_options("sim", Replication::kTailwind).servers + 2);
+  simulation.faults.enable(Fault::cq_overrun, 10);
+  simulation.time_limit = 5 * kSecond;
+  SimCluster cluster(simulation);
+  std::string why;
+  try {
+    run_store(cluster, small_options("sim", Replication::kTailwind), kSecond,
+              [&](Env& env, Client& client) {
+                const std::uint64_t table = client.create_table("first");
+                keep_busy(env, client, table, 8, 100, 100'000, 100, [](Time, const Result&) {});
+              });
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  EXPECT_NE(why.find("has overrun"), std::string::npos) << why;
 }
 
 }  // namespace
