@@ -23,7 +23,9 @@ Notices notices_of(World& world, bool faults_only) {
   return found;
 }
 
-py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders, const Notices& notices) {
+py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders,
+                    const Notices& of_devices) {
+  Notices notices = of_devices;
   py::list metrics, units, names, encoded;
   std::vector<double> values;
   std::vector<std::int32_t> nodes, threads, histogram_nodes;
@@ -40,6 +42,10 @@ py::dict to_columns(const std::map<NodeId, measure::Recorder>& recorders, const 
       names.append(name);
       histogram_nodes.push_back(static_cast<std::int32_t>(node));
       encoded.append(py::bytes(histogram.encode()));
+    }
+    for (const std::string& text : recorder.notices()) {
+      notices.nodes.push_back(node);
+      notices.texts.push_back(text);
     }
     if (const auto history = recorder.history())
       histories.append(py::bytes(check::to_json(*history)));

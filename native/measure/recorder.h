@@ -53,6 +53,9 @@ class Recorder {
     node_.add(std::move(metric), std::move(unit), value);
   }
   Histogram& histogram(const std::string& metric) { return node_.histogram(metric); }
+  /// Tells the user of a condition at the node, as a warning.
+  void notice(std::string text) { notices_.push_back(std::move(text)); }
+  const std::vector<std::string>& notices() const { return notices_; }
 
   /// Returns all rows, the node's first. Call it after the threads have ended.
   std::vector<Row> rows() const;
@@ -64,6 +67,7 @@ class Recorder {
  private:
   ThreadRecorder node_{-1};
   std::deque<ThreadRecorder> threads_;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace pyrdma::measure

@@ -35,13 +35,14 @@ enum class Bug : std::uint8_t {
   kSendersUnchecked,         // so anybody may speak in another node's name
   kKnocksOrderedByNonce,     // that their senders choose
   kIdleUnprobed,             // so the connections of peers that have gone stay
+  kCleanedBeforeCommit,      // of what replaced the entries that the cleaner leaves out
   // Without names: the model of replication has them.
   kFreedBeforeNextIsOpen,  // what a cleaner has moved
   kSurvivorNotInDigest,    // of the next head
 };
 
 /// The names of the bugs, for `pyrdma fuzz tailwind --mutation`.
-inline constexpr std::array<std::string_view, 26> kBugNames{"closed_before_next_is_open",
+inline constexpr std::array<std::string_view, 27> kBugNames{"closed_before_next_is_open",
                                                             "data_before_last_is_closed",
                                                             "version_not_raised",
                                                             "commits_without_consent",
@@ -66,7 +67,8 @@ inline constexpr std::array<std::string_view, 26> kBugNames{"closed_before_next_
                                                             "failed_knock_ends_node",
                                                             "senders_unchecked",
                                                             "knocks_ordered_by_nonce",
-                                                            "idle_unprobed"};
+                                                            "idle_unprobed",
+                                                            "cleaned_before_commit"};
 
 class Bugs {
  public:
@@ -97,6 +99,7 @@ class Bugs {
   bool looks_at_old_segments() const { return !is(Bug::kOldSegmentsAreCommitted); }
   bool reads_wait() const { return !is(Bug::kReadDoesNotWait); }
   bool keeps_results() const { return !is(Bug::kResultNotKept); }
+  bool commits_before_cleaning() const { return !is(Bug::kCleanedBeforeCommit); }
   bool keeps_tombstones() const { return !is(Bug::kTombstoneCleanedEarly); }
   bool checks_lease() const { return !is(Bug::kLeaseIgnored); }
 

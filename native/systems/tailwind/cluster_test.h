@@ -99,24 +99,56 @@ inline void run_store(const std::string& world, std::uint32_t clients, const Opt
                      });
 }
 
+/// A store on a simulated cluster that the load may look into. Who does not run is null.
+struct OpenStore {
+  std::vector<Server*> servers;  // by node
+  Coordinator* coordinator = nullptr;
+};
+
+/// Runs `act` with a server or the coordinator, which `place` points to meanwhile.
+template <class Role, class Act>
+void run_in_view(Role*& place, Role& role, Act&& act) {
+  struct Gone {
+    Role*& place;
+    ~Gone() { place = nullptr; }
+  } const gone{place};
+  place = &role;
+  act(role);
+}
+
 /// The same on a simulated cluster that the load may harm, with one client, on the last node, that
-/// waits for each answer no longer than `limit`.
+/// waits for each answer no longer than `limit`. Nodes between the coordinator and the client run
+/// `beside`.
 inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, Time limit,
-                      const std::function<void(Env&, Client&)>& load) {
+                      const std::function<void(Env&, Client&, OpenStore&)>& load, Bugs bugs = {},
+                      const std::function<void(Env&, OpenStore&)>& beside = nullptr) {
   bool is_over = false;
+  OpenStore store;
+  store.servers.resize(options.servers);
+  const auto run = [&](auto& role) { role.run([&] { return is_over; }); };
   cluster.run([&](Env& env) {
     if (env.node() < options.servers) {
-      for (std::uint32_t life = 0; !is_over; ++life)
-        Server(env, options, life).run([&] { return is_over; });
+      for (std::uint32_t life = 0; !is_over; ++life) {
+        Server server(env, options, life, bugs);
+        run_in_view(store.servers[env.node()], server, run);
+      }
     } else if (env.node() == options.coordinator) {
-      Coordinator(env, options).run([&] { return is_over; });
+      Coordinator coordinator(env, options, bugs);
+      run_in_view(store.coordinator, coordinator, run);
+    } else if (env.node() + 1 < env.nodes()) {
+      beside(env, store);
     } else {
       Client client(env, options, 0, limit);
       client.await_servers(options.servers);
-      load(env, client);
+      load(env, client, store);
       is_over = true;
     }
   });
+}
+inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, Time limit,
+                      const std::function<void(Env&, Client&)>& load) {
+  run_store(cluster, options, limit,
+            [&](Env& env, Client& client, OpenStore&) { load(env, client); });
 }
 
 }  // namespace pyrdma::tailwind

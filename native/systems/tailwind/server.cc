@@ -46,7 +46,8 @@ Server::Server(Env& env, const Options& options, std::uint32_t life, Bugs bugs)
           },
           options_.group_commit
               ? Dispatcher::ServeTogether(std::bind_front(&Server::serve_together, this))
-              : nullptr) {
+              : nullptr,
+          encoded_bytes(StoreAnswer{})) {
   log_.on_broken = [this](ServerId backup) { suspect(backup); };
 }
 
@@ -179,6 +180,16 @@ void Server::free_inherited() {
   }
 }
 
+void Server::report(ServerId primary, const ReplicaName& name) {
+  if (!view()->is_up(primary)) return;
+  transport_.call(primary, Opcode::kDamaged, encoded_bytes(name),
+                  env_.now() + options_.call_timeout, [=, this](CallEnd end, ByteView) {
+                    if (end == CallEnd::kAnswered) return;
+                    transport_.defer(env_.now() + options_.retry_pause,
+                                     [=, this] { report(primary, name); });
+                  });
+}
+
 void Server::exclude() {
   env_.reached("tailwind/excluded");
   lease_until_.store(0, std::memory_order_release);
@@ -195,6 +206,7 @@ void Server::every_tick() {
     if (!is_freeing_ && now >= next_freeing_) free_unlisted();
     if (now >= next_asking_) free_inherited();
   }
+  for (const BackupService::Damaged& each : backup_.take_damaged()) report(each.primary, each.name);
   log_.tick();
   transport_.defer(now + transport_.tick(), [this] { every_tick(); });
 }

@@ -32,7 +32,8 @@ class Server {
   ServerId id() const { return id_; }
   /// The dispatch thread. Tells the coordinator that the server is there, and serves until
   /// is_over() or until the coordinator has taken it for dead. Throws the Error of any thread that
-  /// serves. All waits of await_table() and fill() end then.
+  /// serves, and Error(kUnavailable) when a completion queue has overrun. All waits of
+  /// await_table() and fill() end then.
   void run(FunctionRef<bool()> is_over);
   /// The coordinator has taken this server for dead.
   bool is_excluded() const { return is_excluded_.load(std::memory_order_acquire); }
@@ -59,6 +60,7 @@ class Server {
 
  private:
   using View = std::shared_ptr<const ClusterView>;
+  bool may_ask(const Incoming& request) const;
   void serve(Worker& worker, const Incoming& request, Bytes& answer);
   struct Started;
   void serve_store(Worker& worker, const Incoming& request, Bytes& answer);
@@ -78,6 +80,8 @@ class Server {
   void free_unlisted();
   void free_inherited();
   void suspect(ServerId server);
+  /// Tells the primary, if it lives, that a closed replica is damaged here.
+  void report(ServerId primary, const ReplicaName& name);
   void exclude();
   View view() const;
   bool has_lease() {

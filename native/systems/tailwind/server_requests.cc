@@ -17,9 +17,28 @@ void put_status(Bytes& answer, BackupStatus status) {
 
 // ---- requests ----
 
+// A client that frees replicas, or that names a living server dead, would cost what servers have
+// promised.
+bool Server::may_ask(const Incoming& request) const {
+  const ServerId from = request.from;
+  switch (asker_of(request.opcode)) {
+    case Asker::kAnyone:
+      return true;
+    case Asker::kServer:
+      return from.is_server() && from.node < options_.servers;
+    case Asker::kCoordinator:
+      return from.is_server() && from.node == options_.coordinator;
+  }
+  return false;
+}
+
 void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
   const ByteView payload = request.payload();
   ByteWriter out(answer);
+  if (!may_ask(request) && bugs_.checks_senders()) {
+    env_.reached("tailwind/asker_refused");
+    return;  // an empty answer
+  }
   switch (request.opcode) {
     case Opcode::kRead:
     case Opcode::kWrite:
@@ -45,10 +64,9 @@ void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
                         close ? backup_.close(request.from, *close) : BackupStatus::kOutOfBounds);
     }
     case Opcode::kFree: {
-      ByteReader in(payload);
-      const ReplicaName name{in.get<std::uint64_t>(), in.get<std::uint64_t>()};
+      const auto name = whole<ReplicaName>(payload);
       return put_status(answer,
-                        in.done() ? backup_.free(request.from, name) : BackupStatus::kOutOfBounds);
+                        name ? backup_.free(request.from, *name) : BackupStatus::kOutOfBounds);
     }
     case Opcode::kReadReplica: {
       const auto wanted = whole<ReadReplicaRequest>(payload);
@@ -57,6 +75,9 @@ void Server::serve(Worker& worker, const Incoming& request, Bytes& answer) {
     }
     case Opcode::kAskWhole:
       return out.put(static_cast<std::uint8_t>(log_.is_whole_for(request.from)));
+    case Opcode::kDamaged:
+      if (const auto name = whole<ReplicaName>(payload)) log_.damaged(request.from, *name);
+      return;
     case Opcode::kUpdate:
       take_view(payload);
       return out.put(view()->epoch);
@@ -163,8 +184,10 @@ void Server::start_reading(Worker& worker, ByteView payload, Bytes& answer) {
     }
   };
   if (bugs_.closes_first()) close();
+  Inventory inventory = backup_.start_reading(dead);
+  inventory.room = log_.room();
   ByteWriter out(answer);
-  backup_.start_reading(dead).put(out);
+  inventory.put(out);
 }
 
 void Server::forget(ByteView payload) {

@@ -23,7 +23,7 @@ Metrics of servers, from the first operation on: ``dispatch_cores`` and ``worker
 busy, ``replication_cores`` of workers that waited for backups, ``most_workers`` at once;
 ``appends``, ``replication_writes`` by RDMA, ``replication_rpcs`` with data, ``control_rpcs``,
 ``replicated_bytes``, ``connections``, ``log_connections`` of primaries that write here,
-``log_used``.)"},
+``log_used``, ``backup_problems``: damaged replicas and what the disk cannot take.)"},
           },
       .scenarios = {store_scenario()},
       .scopes = scope::all,

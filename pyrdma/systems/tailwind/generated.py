@@ -22,7 +22,8 @@ class TailwindStore(Workload):
     ``worker_cores`` that were busy, ``replication_cores`` of workers that waited for backups,
     ``most_workers`` at once; ``appends``, ``replication_writes`` by RDMA, ``replication_rpcs`` with
     data, ``control_rpcs``, ``replicated_bytes``, ``connections``, ``log_connections`` of primaries
-    that write here, ``log_used``.
+    that write here, ``log_used``, ``backup_problems``: damaged replicas and what the disk cannot
+    take.
 
     Parameters
     ----------

@@ -26,6 +26,7 @@ COLUMNS = (
     "bytes",
     "replicas",
     "problem",
+    "lost",
 )
 """Columns of the coordinator's reports."""
 
@@ -54,6 +55,9 @@ class Recovery:
         Number of parts of the work; one server recovers each.
     attempts
         Number of attempts. It is above 1 if another server died meanwhile or replicas were missing.
+    lost
+        What no server has any more, if more died than the store survives; empty if nothing is lost.
+        Objects then may be missing, older than was acknowledged, or back though they were removed.
     """
 
     node: int
@@ -66,6 +70,7 @@ class Recovery:
     bytes: int
     partitions: int
     attempts: int
+    lost: str = ""
 
     @property
     def frame(self) -> DataFrame:
@@ -104,4 +109,5 @@ def recovery_of(row: Mapping[str, Any], killed_ns: int) -> Recovery:
         bytes=row["bytes"],
         partitions=row["partitions"],
         attempts=row["attempts"],
+        lost=row["lost"],
     )

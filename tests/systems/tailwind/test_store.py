@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -189,6 +190,49 @@ def test_a_recovery_without_enough_servers_says_so() -> None:
         cluster.restart(0)
         store.restart(0)
         assert store.await_recovery(0, 0).objects == 10
+
+
+def flush(store: Store) -> None:
+    """Let a second pass, in which backups write closed replicas to their disks."""
+    with pytest.raises(rd.Timeout):
+        store.await_recovery(0, 0, timeout_s=1.0)
+    assert store.counters().query("counter == 'replicas_flushed'").value.sum() > 3
+
+
+def test_what_disks_have_is_salvaged_and_the_rest_is_named() -> None:
+    with sim() as cluster:
+        store = small(cluster, log_bytes=1 << 20, segment_bytes=64 << 10)
+        for number in range(400):
+            store.write(b"key %d" % number, bytes(2000))
+        flush(store)
+        for node in range(3):
+            cluster.kill(node)
+        for node in range(3):
+            store.restart(node)
+        with pytest.warns(RuntimeWarning, match="without what came behind segment"):
+            lost = store.await_recovery(0, 0).lost
+        assert lost in store.recoveries().lost.tolist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for node in (1, 2):
+                store.await_recovery(node, 0)
+        found = [store.read(b"key %d" % number) for number in range(400)]
+        assert 100 < sum(each == bytes(2000) for each in found) < 400
+        assert store.problems().empty
+
+
+def test_damaged_files_of_backups_are_named() -> None:
+    faults = {"disk_rot": 0.2}
+    with rd.Cluster.sim(4, "r320", seed=1, faults=faults) as cluster:
+        store = small(cluster, log_bytes=1 << 20, segment_bytes=64 << 10)
+        for number in range(300):
+            store.write(b"key %d" % number, bytes(2000))
+        flush(store)
+        cluster.kill(1)
+        store.restart(1)
+        problems = store.problems()
+        assert set(problems.node) == {1}
+        assert problems.problem.str.contains("not used").all()
 
 
 def test_a_server_that_lives_is_not_recovered() -> None:

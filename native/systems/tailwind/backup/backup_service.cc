@@ -34,6 +34,7 @@ BackupService::BackupService(Env& env, fabric::ProtectionDomain& domain, const O
     replica->may_have_file = replica->is_inherited = true;
     replicas_.emplace(replica->name(), replica);
   }
+  may_have_more_ = frames_.has_unread();
   take_over_all();
   thread_ = env.spawn(
       "tailwind/flusher", [this] { run_jobs(); }, background_core(env, options.workers));
@@ -56,6 +57,7 @@ void BackupService::take_over_all() {
     for (const SavedBuffer& saved : all[failure].buffers)
       has_all = take_over(saved, failure) && has_all;
     if (!has_all) ++saved_[failure];  // for a later start
+    may_have_more_ = may_have_more_ || !has_all;
     if (!bugs_.keeps_saved_memory() && has_all) remove_saved_memory(storage, failure);
   }
   remove_saved_later();
@@ -312,6 +314,11 @@ std::vector<std::uint64_t> BackupService::inherited_logs() {
 BackupCounters BackupService::counters() {
   const std::lock_guard lock(mutex_);
   return counters_;
+}
+
+std::vector<BackupService::Damaged> BackupService::take_damaged() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(damaged_, {});
 }
 
 void BackupService::add_problem(const std::string& problem) {

@@ -54,6 +54,7 @@ struct BackupCounters {
   std::uint64_t refused = 0;  // opens that found no buffer or too much that waits for the disk
   std::uint64_t bytes = 0;    // of the flushed replicas
   std::uint64_t zeroed = 0;   // buffers that were made anew
+  std::uint64_t damaged = 0;  // closed replicas that were not whole, and are not on disk
 };
 
 class BackupService {
@@ -84,8 +85,8 @@ class BackupService {
   /// The replica has a version, unless it has a higher one; a copy is valid from now on.
   BackupStatus set_version(ServerId primary, const SetVersionRequest& request);
   /// The replica is complete and will be written to disk. The entries are counted without checksum
-  /// entries, as scan() does: a replica whose metadata do not fit its data is taken for damaged
-  /// when it is read from disk. kOutOfBounds: an end beyond the buffer or beyond what the CPU has
+  /// entries, as scan() does: a replica whose metadata do not fit its data is damaged, and is not
+  /// written to disk. kOutOfBounds: an end beyond the buffer or beyond what the CPU has
   /// written, or the replica was closed with another end.
   BackupStatus close(ServerId primary, const CloseRequest& request);
   /// Forgets a replica of this attempt or a lower one.
@@ -107,6 +108,14 @@ class BackupService {
   /// Frees all replicas of that log.
   void forget(ServerId dead);
 
+  struct Damaged {
+    ServerId primary;
+    ReplicaName name;
+  };
+  /// The closed replicas that were found damaged since the last call, before they were on disk.
+  /// Their buffers keep them until their primaries free them.
+  std::vector<Damaged> take_damaged();
+
   /// Frees the replicas of that log that were here when the service began. Their primary lives, and
   /// has others in their places.
   void forget_inherited(ServerId primary);
@@ -121,6 +130,7 @@ class BackupService {
 
  private:
   static constexpr std::size_t kLoadedReplicas = 8;      // that stay in memory
+  static constexpr std::size_t kMostRemovals = 256;      // that wait for flushes
   using Name = std::pair<std::uint64_t, std::uint64_t>;  // log, segment
 
   struct Replica {
@@ -185,8 +195,9 @@ class BackupService {
   std::optional<Job> next_job();
   void run(const Job& job);
   void flush(Replica& replica);
+  void leave_damaged(const Replica& replica, const Scan& found);
   void renew(std::uint32_t buffer);
-  void remove_file(const Name& name);
+  void remove_files(const Name& first);
   void remove_saved();
 
   Env& env_;
@@ -203,9 +214,11 @@ class BackupService {
   std::uint64_t unflushed_ = 0;       // buffers with replicas
   std::vector<std::uint64_t> saved_;  // by power failure: replicas that need its files
   std::deque<std::pair<Name, std::shared_ptr<const Frames::Loaded>>> loaded_;
-  std::deque<Job> renewals_, jobs_, failed_;
+  std::deque<Job> renewals_, flushes_, removals_, failed_;
+  bool may_have_more_ = false;                  // that a later start could take, or read
   std::vector<std::string> problems_;           // that stay
   std::map<std::string, std::string> failing_;  // of failed jobs
+  std::vector<Damaged> damaged_;
   BackupCounters counters_;
 
   std::atomic<std::uint32_t> waiting_{0};  // jobs that have not failed

@@ -1,6 +1,7 @@
 #include "systems/tailwind/backup/buffer_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -12,7 +13,7 @@ namespace pyrdma::tailwind {
 
 namespace {
 
-constexpr std::uint64_t kTableMagic = 0x656c626174646c74;  // "tldtable"
+constexpr std::uint64_t kTableMagic = 0x32656c6261746c74;  // "tltable2"
 constexpr std::uint32_t kLabelMagic = 0x6c746c74;          // "tltl"
 constexpr std::uint32_t kMostBuffers = 1U << 20;           // of a table that is taken for one
 
@@ -27,6 +28,7 @@ struct TableHeader {
   std::uint32_t crc = 0;  // of all before
 };
 struct Descriptor {
+  std::uint64_t sequence = 0;  // of the stores for one buffer
   std::uint64_t log = 0, segment = 0, attempt = 0, version = 0;
   std::uint64_t serial = 0;  // of the buffer
   std::uint32_t end = 0, checksum = 0, entries = 0;
@@ -43,7 +45,7 @@ struct Label {
   std::uint32_t zero = 0;
   std::uint32_t crc = 0;  // of all before
 };
-static_assert(sizeof(TableHeader) == 32 && sizeof(Descriptor) == 64);
+static_assert(sizeof(TableHeader) == 32 && sizeof(Descriptor) == 72);
 static_assert(sizeof(Label) == BufferPool::kLabelBytes);
 
 template <class T>
@@ -70,8 +72,25 @@ std::string kept_name(std::size_t generation, std::size_t number) {
   return "saved-" + std::to_string(generation) + "-" + std::to_string(number);
 }
 
-std::uint64_t table_place(std::uint32_t buffer) {
-  return sizeof(TableHeader) + std::uint64_t{buffer} * sizeof(Descriptor);
+/// Where the descriptor of a buffer is stored: a store leaves the last one as it is.
+std::uint64_t table_place(std::uint32_t buffer, std::uint64_t sequence) {
+  return sizeof(TableHeader) + (2 * std::uint64_t{buffer} + sequence % 2) * sizeof(Descriptor);
+}
+
+/// The newest descriptor of a buffer that is whole, or none.
+std::optional<Descriptor> load_descriptor(File& file, const std::string& name, std::uint32_t buffer,
+                                          std::vector<std::string>& problems) {
+  std::optional<Descriptor> newest;
+  for (std::uint64_t slot = 0; slot < 2; ++slot) {
+    const std::uint64_t place = table_place(buffer, slot);
+    const auto found = load_with_crc<Descriptor>(file, place);
+    if (found && (!newest || found->sequence > newest->sequence)) newest = found;
+    std::array<std::byte, sizeof(Descriptor)> bytes{};
+    if (!found && !(file.read(place, bytes) == bytes.size() && is_zeros(bytes)))
+      problems.push_back("file '" + name + "': an entry of buffer " + std::to_string(buffer) +
+                         " is damaged; the one before it is used, if it is whole");
+  }
+  return newest;
 }
 
 /// Names a buffer of a pool in one of its lives.
@@ -85,13 +104,8 @@ void take_saved_table(File& file, const std::string& name, const TableHeader& he
                       std::map<BufferLife, BufferContents>& used,
                       std::vector<std::string>& problems) {
   for (std::uint32_t buffer = 0; buffer < header.buffers; ++buffer) {
-    const auto found = load_with_crc<Descriptor>(file, table_place(buffer));
-    if (!found) {
-      problems.push_back("file '" + name + "': the entry of buffer " + std::to_string(buffer) +
-                         " is damaged; an open replica may be lost here");
-      continue;
-    }
-    if (found->use == BufferUse::kFree) continue;
+    const auto found = load_descriptor(file, name, buffer, problems);
+    if (!found || found->use == BufferUse::kFree) continue;
     BufferContents contents;
     contents.log = found->log;
     contents.segment = found->segment;
@@ -123,8 +137,9 @@ BufferPool::BufferPool(Env& env, fabric::ProtectionDomain& domain, std::uint32_t
       bugs_(bugs),
       footprint_(env, nullptr, std::uint64_t{count} * bytes),
       regions_(count),
-      serials_(count) {
-  table_ = env.device().allocate(domain, table_place(count), fabric::kLocalWrite);
+      serials_(count),
+      stores_(count) {
+  table_ = env.device().allocate(domain, table_bytes(count), fabric::kLocalWrite);
   // Keys are unique among the regions that exist.
   id_ = std::uint64_t{table_->rkey()} << 32 | table_->lkey();
   for (std::uint32_t buffer = 0; buffer < count; ++buffer) clear(buffer);
@@ -140,6 +155,14 @@ BufferPool::BufferPool(Env& env, fabric::ProtectionDomain& domain, std::uint32_t
 }
 
 BufferPool::~BufferPool() = default;
+
+std::size_t BufferPool::table_bytes(std::uint32_t count) { return table_place(count, 0); }
+
+template <class Stored>
+void BufferPool::store(std::uint32_t buffer, Stored descriptor) {
+  descriptor.sequence = ++stores_[buffer];
+  store_with_crc(table_->data() + table_place(buffer, descriptor.sequence), descriptor);
+}
 
 void BufferPool::make(std::uint32_t buffer) {
   using fabric::kLocalWrite, fabric::kRemoteRead, fabric::kRemoteWrite;
@@ -173,12 +196,10 @@ void BufferPool::describe(std::uint32_t buffer, const BufferContents& contents) 
   descriptor.is_copy = contents.is_copy;
   descriptor.is_written_by_cpu = contents.is_written_by_cpu;
   descriptor.written = contents.written;
-  store_with_crc(table_->data() + table_place(buffer), descriptor);
+  store(buffer, descriptor);
 }
 
-void BufferPool::clear(std::uint32_t buffer) {
-  store_with_crc(table_->data() + table_place(buffer), Descriptor{});
-}
+void BufferPool::clear(std::uint32_t buffer) { store(buffer, Descriptor{}); }
 
 void BufferPool::renew(std::uint32_t buffer) {
   if (!bugs_.renews_keys()) {

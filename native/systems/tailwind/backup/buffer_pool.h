@@ -3,13 +3,15 @@
 // destroyed and made anew, so it is zeroed and has another key: who wrote to it before can do so no
 // more.
 //
-// A table in registered memory tells what each buffer holds. When the power fails, a battery saves
-// all registered memory (Crash::kHostBattery saves it as files "memory-0", "memory-1", ...).
-// The next power failure would write over them. So keep_saved_memory() renames them before the node
-// registers memory: those of one failure are a generation. find_saved_buffers() finds the table and
-// the buffers among these files. A file does not tell which region it was, and a renewed buffer has
-// a later number than before. So each buffer has a label behind its data: the pool, the buffer's
-// number, and how often it was made.
+// A table in registered memory tells what each buffer holds. It has two descriptors for each, which
+// are stored in turns: a power failure amid a store leaves the last one whole. Whoever has asked
+// for the store has no answer then. When the power fails, a battery saves all registered memory
+// (Crash::kHostBattery saves it as files "memory-0", "memory-1", ...). The next power failure would
+// write over them. So keep_saved_memory() renames them before the node registers memory: those of
+// one failure are a generation. find_saved_buffers() finds the table and the buffers among these
+// files. A file does not tell which region it was, and a renewed buffer has a later number than
+// before. So each buffer has a label behind its data: the pool, the buffer's number, and how often
+// it was made.
 //
 // The owner of the pool holds a lock around each call but renew(), which costs the NIC's time.
 #pragma once
@@ -52,6 +54,8 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
+  /// Bytes of the table of `count` buffers.
+  static std::size_t table_bytes(std::uint32_t count);
   /// Buffers that are free.
   std::size_t free() const { return free_.size(); }
   /// Takes a free buffer, or none. It is zeroed.
@@ -79,6 +83,8 @@ class BufferPool {
 
  private:
   void make(std::uint32_t buffer);
+  template <class Stored>
+  void store(std::uint32_t buffer, Stored descriptor);
 
   Env& env_;
   fabric::ProtectionDomain& domain_;
@@ -89,6 +95,7 @@ class BufferPool {
   std::uint64_t id_ = 0;  // of the pool, among the pools of this node that exist
   std::vector<std::shared_ptr<fabric::MemoryRegion>> regions_;
   std::vector<std::uint64_t> serials_;  // how often each was made
+  std::vector<std::uint64_t> stores_;   // of each one's descriptors
   std::vector<std::uint32_t> free_;
 };
 

@@ -11,13 +11,16 @@
 namespace pyrdma::tailwind {
 
 void BackupService::add_job(Job job) {
-  (job.work == Work::kRenew ? renewals_ : jobs_).push_back(std::move(job));
+  (job.work == Work::kRenew   ? renewals_
+   : job.work == Work::kFlush ? flushes_
+                              : removals_)
+      .push_back(std::move(job));
   count_waiting();
   env_.notify(watch_);
 }
 
 void BackupService::count_waiting() {
-  waiting_.store(static_cast<std::uint32_t>(renewals_.size() + jobs_.size()),
+  waiting_.store(static_cast<std::uint32_t>(renewals_.size() + flushes_.size() + removals_.size()),
                  std::memory_order_release);
 }
 
@@ -25,13 +28,18 @@ void BackupService::renew_later(std::uint32_t buffer) {
   add_job({Work::kRenew, nullptr, buffer, {}});
 }
 
-// Opens wait for buffers that are to be made anew, and that takes no time of the disk. What has
-// failed is due after a pause, however much else waits.
+// Opens wait for buffers that are to be made anew, and that takes no time of the disk. Then they
+// wait for flushes, and nobody waits for removals: these come when there is nothing else, or when
+// they are many. What has failed is due after a pause, however much else waits.
 std::optional<BackupService::Job> BackupService::next_job() {
   const Time now = env_.now();
   const std::lock_guard lock(mutex_);
   const bool is_due = !failed_.empty() && now >= retry_at_;
-  std::deque<Job>& from = !renewals_.empty() ? renewals_ : is_due ? failed_ : jobs_;
+  const bool is_flush_next = !flushes_.empty() && removals_.size() < kMostRemovals;
+  std::deque<Job>& from = !renewals_.empty() ? renewals_
+                          : is_due           ? failed_
+                          : is_flush_next    ? flushes_
+                                             : removals_;
   if (from.empty()) return std::nullopt;
   Job job = std::move(from.front());
   from.pop_front();
@@ -76,7 +84,7 @@ void BackupService::run(const Job& job) {
         renew(job.buffer);
         break;
       case Work::kRemove:
-        remove_file(job.name);
+        remove_files(job.name);
         break;
       case Work::kRemoveSaved:
         remove_saved();
@@ -106,16 +114,18 @@ void BackupService::flush(Replica& replica) {
              contents.end, contents.entries, contents.checksum};
     region = pool_.region(*replica.buffer);
   }
-  // The close came on another connection than the data, which may become visible later. What is
-  // still missing then is found by whoever reads the file.
+  // The close came on another connection than the data, which may become visible later.
   const ByteView data(region->data(), frame.valid);
+  Scan found;
   const auto is_there = [&] {
-    const Scan found = scan(data);
-    const bool is_whole = found.valid == frame.valid && found.checksum == frame.checksum;
+    found = scan(data);
+    const bool is_whole = found.valid == frame.valid && found.checksum == frame.checksum &&
+                          found.entries == frame.entries;
     if (!is_whole) env_.reached("tailwind/data_behind_close");
     return is_whole;
   };
-  if (bugs_.awaits_data()) env_.poll_until(is_there, env_.now() + kMillisecond);
+  if (bugs_.awaits_data() && !env_.poll_until(is_there, env_.now() + kMillisecond))
+    return leave_damaged(replica, found);
   frames_.write(frame, data);
   region.reset();
   const std::lock_guard lock(mutex_);
@@ -129,6 +139,19 @@ void BackupService::flush(Replica& replica) {
   --unflushed_;
 }
 
+// What is not whole is of no use on the disk, and its primary still has the bytes.
+void BackupService::leave_damaged(const Replica& replica, const Scan& found) {
+  env_.reached("tailwind/damaged_before_flush");
+  const BufferContents& contents = replica.contents;
+  const std::lock_guard lock(mutex_);
+  if (replica.is_gone) return;
+  ++counters_.damaged;
+  add_problem(described(contents.log, contents.segment) + ": its buffer is damaged: valid are " +
+              std::to_string(found.valid) + " of " + std::to_string(contents.end) +
+              " B; the replica is not used");
+  damaged_.push_back({ServerId::of(contents.log), {contents.segment, contents.attempt}});
+}
+
 void BackupService::renew(std::uint32_t buffer) {
   pool_.renew(buffer);
   env_.charge_copy(options_.segment_bytes, &pool_.footprint());
@@ -137,16 +160,33 @@ void BackupService::renew(std::uint32_t buffer) {
   ++counters_.zeroed;
 }
 
-void BackupService::remove_file(const Name& name) {
+// All that wait go with one sync of the disk. A name that was opened again stays: the file goes
+// with that replica.
+void BackupService::remove_files(const Name& first) {
+  std::vector<Name> names{first};
   {
     const std::lock_guard lock(mutex_);
-    const auto found = replicas_.find(name);
-    if (found != replicas_.end()) {  // opened again: the file goes with this replica
-      found->second->may_have_file = true;
-      return;
+    while (!removals_.empty() && removals_.front().work == Work::kRemove) {
+      names.push_back(removals_.front().name);
+      removals_.pop_front();
     }
+    count_waiting();
+    std::erase_if(names, [&](const Name& name) {
+      const auto found = replicas_.find(name);
+      if (found == replicas_.end()) return false;
+      found->second->may_have_file = true;
+      return true;
+    });
   }
-  frames_.remove(name.first, name.second);
+  try {
+    frames_.remove(names);
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    for (const Name& name : names)
+      if (name != first) removals_.push_back({Work::kRemove, nullptr, 0, name});
+    count_waiting();
+    throw;
+  }
 }
 
 // One failure after the other, from the latest on: see remove_saved_memory().

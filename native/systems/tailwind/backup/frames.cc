@@ -114,10 +114,12 @@ std::vector<Frame> Frames::find(std::vector<std::string>& problems) {
   std::vector<Frame> frames;
   for (const auto& [log, segment] : listed_) {
     const Loaded loaded = read(log, segment);
-    if (loaded.problem.empty())
+    if (loaded.problem.empty()) {
       frames.push_back(loaded.frame);
-    else
-      problems.push_back(loaded.problem);
+      continue;
+    }
+    problems.push_back(loaded.problem);
+    has_unread_frame_ = has_unread_frame_ || !loaded.is_damaged;
   }
   return frames;
 }
@@ -167,10 +169,11 @@ void Frames::write(const Frame& frame, ByteView data) {
   storage_.sync();
 }
 
-void Frames::remove(std::uint64_t log, std::uint64_t segment) {
-  storage_.remove(frame_name(log, segment));
+void Frames::remove(std::span<const Name> names) {
+  if (names.empty()) return;
+  for (const auto& [log, segment] : names) storage_.remove(frame_name(log, segment));
   storage_.sync();
-  stale_ += listed_.erase({log, segment});
+  for (const Name& name : names) stale_ += listed_.erase(name);
   if (has_unread_ || stale_ <= listed_.size() + kMostStale) return;
   try {
     write_index_anew();
@@ -187,26 +190,30 @@ Frames::Loaded Frames::read(std::uint64_t log, std::uint64_t segment) {
     loaded.problem = "file '" + name + "': " + why + "; the replica is not used";
     return loaded;
   };
-  if (!storage_.exists(name)) return refused("it is not there");
+  const auto damaged = [&](const std::string& why) {
+    loaded.is_damaged = true;
+    return refused(why);
+  };
+  if (!storage_.exists(name)) return damaged("it is not there");
   try {
     const auto file = storage_.open(name);
     Bytes block(kHeaderBlock);
     block.resize(file->read(0, block));
     const auto header = parse_header(block);
-    if (!header) return refused("its header is damaged");
+    if (!header) return damaged("its header is damaged");
     if (header->log != log || header->segment != segment)
-      return refused("it has another replica: segment " + std::to_string(header->segment) +
+      return damaged("it has another replica: segment " + std::to_string(header->segment) +
                      " of log " + std::to_string(header->log));
     if (header->valid > most_bytes_)
       return refused("it has " + std::to_string(header->valid) + " B, and segments have at most " +
                      std::to_string(most_bytes_) + " B; start with a larger segment_bytes");
     loaded.data.resize(header->valid);
     if (file->read(kHeaderBlock, loaded.data) != loaded.data.size())
-      return refused("it ends before byte " + std::to_string(kHeaderBlock + header->valid));
+      return damaged("it ends before byte " + std::to_string(kHeaderBlock + header->valid));
     const Scan found = scan(loaded.data);
     if (found.valid != header->valid || found.checksum != header->checksum ||
         found.entries != header->entries)
-      return refused("its data are damaged: valid are " + std::to_string(found.valid) + " of " +
+      return damaged("its data are damaged: valid are " + std::to_string(found.valid) + " of " +
                      std::to_string(header->valid) + " B");
     loaded.frame = *header;
   } catch (const Error& error) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,20 +47,27 @@ class Frames {
   /// durable. Requires data.size() == frame.valid. Throws Error(kExhausted) on a full disk and
   /// Error(kUnavailable) when the disk fails. What was there before then stays.
   void write(const Frame& frame, ByteView data);
-  /// Removes a replica's file, if there is one. Returns when that is durable.
-  void remove(std::uint64_t log, std::uint64_t segment);
+  using Name = std::pair<std::uint64_t, std::uint64_t>;  // log, segment
+  /// Removes the files of replicas, of those that have one. Returns when that is durable.
+  void remove(std::span<const Name> names);
+  void remove(std::uint64_t log, std::uint64_t segment) {
+    const Name name{log, segment};
+    remove({&name, 1});
+  }
+  /// find() has left out what another start may be able to read.
+  bool has_unread() const { return has_unread_ || has_unread_frame_; }
 
   struct Loaded {
     Frame frame;
-    Bytes data;           // frame.valid bytes
-    std::string problem;  // why there is nothing; empty if there is
+    Bytes data;               // frame.valid bytes
+    std::string problem;      // why there is nothing; empty if there is
+    bool is_damaged = false;  // it is lost; without this another start may be able to read it
   };
   /// Costs the disk's time and a scan.
   Loaded read(std::uint64_t log, std::uint64_t segment);
 
  private:
   static constexpr std::uint64_t kMostStale = 1024;
-  using Name = std::pair<std::uint64_t, std::uint64_t>;
   void list(const Name& name);
   void write_index_anew();
   void open_index();
@@ -70,6 +78,7 @@ class Frames {
   std::uint64_t index_end_ = 0;  // of the records that are durable
   std::uint64_t stale_ = 0;      // records of what is not in listed_
   bool has_unread_ = false;      // records that another start may be able to read
+  bool has_unread_frame_ = false;
   std::set<Name> listed_;
 };
 

@@ -120,6 +120,7 @@ std::shared_ptr<const Frames::Loaded> BackupService::load(const Name& name, std:
   const std::lock_guard lock(mutex_);
   if (!loaded->problem.empty()) {
     if (replicas_.contains(name)) add_problem(loaded->problem);
+    may_have_more_ = may_have_more_ || !loaded->is_damaged;
     return nullptr;
   }
   if (loaded->frame.attempt != attempt) return nullptr;
@@ -148,6 +149,8 @@ Inventory BackupService::start_reading(ServerId dead) {
     replica.entries = found.entries;
     if (wants_digest) replica.digest = digest_in(found.bytes);
   }
+  const std::lock_guard lock(mutex_);
+  inventory.may_have_more = may_have_more_;
   return inventory;
 }
 

@@ -189,6 +189,7 @@ py::dict row_of(const RecoveryReport& report) {
   row["bytes"] = report.bytes;
   row["replicas"] = report.replicas;
   row["problem"] = report.problem;
+  row["lost"] = report.lost;
   return row;
 }
 
@@ -236,6 +237,7 @@ std::vector<std::pair<std::string, double>> counters_of(StoreNode& node) {
           {"log_used_bytes", number(server.log().used_bytes())},
           {"replicas_opened", number(backup.opens)},
           {"replicas_flushed", number(backup.flushes)},
+          {"replicas_damaged", number(backup.damaged)},
           {"opens_refused", number(backup.refused)},
           {"connections", number(server.transport().connections())}};
 }
@@ -329,6 +331,9 @@ void bind_stores(py::module_& module) {
         return self.on(coordinator, [](StoreNode& each) { return each.coordinator().view(); });
       },
       &tablets_of);
+  def("problems", [](Stores& self, NodeId node) {
+    return self.on(node, [](StoreNode& each) { return each.server().backup().problems(); });
+  });
   def("counters", [](Stores& self, NodeId node) {
     return self.on(node, [](StoreNode& each) { return counters_of(each); });
   });

@@ -11,6 +11,7 @@ namespace pyrdma::tailwind {
 namespace {
 
 constexpr std::uint32_t kReceives = 256;
+constexpr Time kShortestPause = 20 * kMicrosecond;
 
 }  // namespace
 
@@ -151,7 +152,7 @@ void Client::send(Operation& operation) {
   const Tablet* tablet = view_.find(operation.table, operation.hash);
   if (tablet == nullptr) {
     locate();
-    return send_later(operation.number);
+    return send_later(operation);
   }
   ++operation.attempts;
   StoreRequest request;
@@ -168,10 +169,17 @@ void Client::send(Operation& operation) {
                   });
 }
 
-void Client::send_later(std::uint64_t number) {
-  transport_.defer(env_.now() + options_.retry_pause, [this, number] {
-    if (const auto at = operations_.find(number); at != operations_.end()) send(at->second);
+// Most servers can say more in a moment: the cleaner makes room, or a tablet has moved. A pause of
+// a millisecond at once would be the latency of such an update. It doubles up to retry_pause.
+void Client::send_later(Operation& operation) {
+  const Time shortest = std::min(options_.retry_pause, kShortestPause);
+  operation.pause = std::clamp(2 * operation.pause, shortest, options_.retry_pause);
+  const Time at = env_.now() + operation.pause;
+  transport_.defer(at, [this, number = operation.number] {
+    if (const auto known = operations_.find(number); known != operations_.end())
+      send(known->second);
   });
+  next_tick_ = std::min(next_tick_, at);
 }
 
 void Client::take(std::uint64_t number, CallEnd end, ByteView bytes) {
@@ -183,7 +191,7 @@ void Client::take(std::uint64_t number, CallEnd end, ByteView bytes) {
   if (!answer || answer->status == StoreStatus::kRetry || answer->status == StoreStatus::kNotHere) {
     env_.reached("tailwind/sent_again");
     locate();
-    return send_later(number);
+    return send_later(at->second);
   }
   Result result;
   result.status = answer->status;
@@ -204,6 +212,7 @@ bool Client::poll() {
   if (now < next_tick_) return has_polled;
   next_tick_ = now + transport_.tick();
   transport_.keep_time();
+  next_tick_ = std::min(next_tick_, transport_.next_timer());
   return true;
 }
 
@@ -211,6 +220,7 @@ bool Client::run_until(FunctionRef<bool()> ready, Time deadline) {
   while (!ready()) {
     if (env_.now() >= deadline) return false;
     env_.poll_until([&] { return poll(); }, std::min(deadline, next_tick_), &transport_.watch());
+    transport_.expect_completions();
   }
   return true;
 }

@@ -58,7 +58,8 @@ class Client {
   std::size_t under_way() const { return operations_.size(); }
   /// Takes answers. Returns true if there was something to do.
   bool poll();
-  /// Waits for ready(), and takes answers meanwhile. Returns false at the deadline.
+  /// Waits for ready(), and takes answers meanwhile. Returns false at the deadline. Throws
+  /// Error(kUnavailable) when no answer will come any more: another client may be made.
   bool run_until(FunctionRef<bool()> ready, Time deadline);
 
   const ClusterView& view() const { return view_; }
@@ -73,10 +74,11 @@ class Client {
     std::uint64_t table = 0, hash = 0, sequence = 0;
     Bytes key, value;
     std::uint32_t attempts = 0;
+    Time pause = 0;  // before the last attempt
     OnEnd on_end;
   };
   void send(Operation& operation);
-  void send_later(std::uint64_t number);
+  void send_later(Operation& operation);
   void take(std::uint64_t number, CallEnd end, ByteView answer);
   void locate();
   void take_view(ByteView answer);

@@ -97,7 +97,7 @@ void Coordinator::serve(const Incoming& request, Bytes& answer) {
       return out.put(static_cast<std::uint8_t>(renew(request.from)));
     case Opcode::kSuspect: {
       const ServerId server = ServerId::of(in.get<std::uint64_t>());
-      if (!in.done()) return;
+      if (!in.done() || !request.from.is_server()) return;
       {
         const std::lock_guard<Mutex> lock(mutex_);
         if (!view_->is_up(server) || !checking_.insert(server).second) return;

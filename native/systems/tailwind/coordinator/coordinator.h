@@ -36,6 +36,9 @@ struct RecoveryReport {
   std::uint64_t objects = 0, bytes = 0;  // that the new owners have stored
   std::uint64_t replicas = 0;            // that were found
   std::string problem;                   // why the last attempt failed
+  /// What could not be found though every server has told what it has; empty if nothing. Objects
+  /// then may be missing, older than was acknowledged, or back though they were removed.
+  std::string lost;
 };
 
 class Coordinator {
@@ -90,8 +93,18 @@ class Coordinator {
   RecoveryReport& report_of(ServerId dead);
   bool fail(ServerId dead, const std::string& why);
   void note_dead(ServerId dead);
-  bool assign(ServerId dead, const LogCut& cut, const FoundLog& log,
-              const std::vector<ServerId>& backups, std::uint64_t records);
+  /// What the servers have told.
+  struct Told {
+    std::vector<ServerId> backups;  // that were asked; FoundReplica::backup is an index of it
+    std::vector<FoundReplica> found;
+    std::map<ServerId, std::uint64_t> rooms;  // Inventory::room of those that have answered
+    std::uint64_t records = 0;
+    bool is_all = false;  // no other replica will come
+  };
+  Told ask_backups(ServerId dead);
+  bool assign(ServerId dead, const LogCut& cut, const FoundLog& log, const Told& told);
+  bool is_resting(ServerId dead);
+  void rest(ServerId dead);
 
   Env& env_;
   const Options options_;
@@ -112,6 +125,13 @@ class Coordinator {
   std::set<ServerId> pushing_;
   std::vector<RecoveryReport> reports_;
   Rng rng_;
+  /// Dead servers whose objects no log had room for.
+  struct Rest {
+    std::uint32_t times = 0;
+    Time until = 0;
+    std::size_t servers = 0;  // that were up: another one has room
+  };
+  std::map<ServerId, Rest> rests_;  // of the recoveries' thread
   Watch changed_;
   std::atomic<bool> is_stopping_{false}, has_failed_{false};
   std::optional<Error> failure_;  // of a thread

@@ -22,4 +22,15 @@ struct RecoveryLoad {
 std::vector<std::vector<HashRange>> partitions(const std::vector<Tablet>& tablets,
                                                const RecoveryLoad& load);
 
+struct Shares {
+  std::uint64_t parts = 0;
+  std::vector<std::vector<HashRange>> of_owners;
+};
+/// Gives the parts to new owners, in turns from owner `first` on. `rooms`: what each owner's log
+/// still takes, of load.bytes. Where an owner has no room for a whole part, the parts are smaller
+/// than those of partitions(); there are `least` of them or more. What fits nowhere goes to whoever
+/// has the most room left: the others can store their shares. Requires an owner.
+Shares shares(const std::vector<Tablet>& tablets, const RecoveryLoad& load,
+              const std::vector<std::uint64_t>& rooms, std::size_t first, std::uint64_t least = 1);
+
 }  // namespace pyrdma::tailwind

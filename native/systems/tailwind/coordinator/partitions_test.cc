@@ -92,5 +92,57 @@ TEST(TailwindPartitions, HaveEachHashOnceAndEqualWeights) {
   }
 }
 
+// ---- shares ----
+
+std::uint64_t hashes_in(const std::vector<HashRange>& ranges) {
+  std::uint64_t hashes = 0;
+  for (const HashRange& range : ranges) hashes += range.last - range.first + 1;
+  return hashes;
+}
+/// 1,000 hashes, of which `bytes` is evenly taken.
+Shares shares_of(std::uint64_t bytes, const std::vector<std::uint64_t>& rooms,
+                 std::uint64_t least = 1) {
+  return shares({{{1, 0, 999}, {}, {}}}, {bytes, 0, 500, 20}, rooms, 1, least);
+}
+
+TEST(TailwindShares, AreWholePartsInTurnsWhereThereIsRoom) {
+  const Shares one = shares_of(400, {1000, 1000, 1000});
+  EXPECT_EQ(one.parts, 1U);
+  EXPECT_EQ(one.of_owners[1], (std::vector<HashRange>{{1, 0, 999}}));
+  const Shares three = shares_of(1500, {1000, 1000, 1000});
+  EXPECT_EQ(three.parts, 3U);
+  for (const auto& ranges : three.of_owners) EXPECT_EQ((hashes_in(ranges) + 1) / 3, 111U);
+}
+
+TEST(TailwindShares, AreCutUntilTheyFit) {
+  const Shares cut = shares_of(400, {150, 150, 150});
+  EXPECT_GT(cut.parts, 2U);
+  std::uint64_t all = 0;
+  for (const auto& ranges : cut.of_owners) {
+    EXPECT_LE(hashes_in(ranges) * 400 / 1000, 150U);
+    all += hashes_in(ranges);
+  }
+  EXPECT_EQ(all, 1000U);
+  EXPECT_EQ(hashes_in(shares_of(400, {0, 400, 0}).of_owners[1]), 1000U);
+  EXPECT_EQ(shares_of(400, {1000, 1000}, 8).parts, 8U);
+}
+
+// Whoever gets more than its log takes cannot store its share. So that is one owner alone.
+TEST(TailwindShares, GoToOneOwnerWhenTheyFitNowhere) {
+  const std::vector<std::uint64_t> rooms{10, 50, 20};
+  const Shares crowded = shares_of(400, rooms);
+  std::uint64_t all = 0;
+  int overfull = 0;
+  for (std::size_t owner = 0; owner < rooms.size(); ++owner) {
+    const std::uint64_t hashes = hashes_in(crowded.of_owners[owner]);
+    EXPECT_GT(hashes, 0U);
+    overfull += hashes * 400 / 1000 > rooms[owner];
+    all += hashes;
+  }
+  EXPECT_EQ(all, 1000U);
+  EXPECT_EQ(overfull, 1);
+  EXPECT_EQ(shares({}, {400, 0, 500, 20}, {1, 2}, 0).parts, 0U);
+}
+
 }  // namespace
 }  // namespace pyrdma::tailwind

@@ -63,12 +63,27 @@ void Coordinator::recoveries_loop() {
     bool has_failed = false;
     for (const ServerId server : dead) {
       if (is_stopping_.load()) return;
-      has_failed = !recover(server) || has_failed;
+      has_failed = is_resting(server) || !recover(server) || has_failed;
     }
     const Time next = has_failed ? env_.now() + 10 * options_.retry_pause : kForever;
     const auto is_called = [&] { return changes_.load() != seen || is_stopping_.load(); };
     wait_quietly(env_, is_called, next, changed_, options_.idle_after, options_.retry_pause);
   }
+}
+
+// An attempt that fails for want of room has filled logs for nothing. Who lives and cleans them
+// meanwhile needs time, so the pause grows.
+void Coordinator::rest(ServerId dead) {
+  constexpr std::uint32_t kMostDoublings = 7;
+  Rest& rest = rests_[dead];
+  rest.times = std::min(rest.times + 1, kMostDoublings);
+  rest.until = env_.now() + (10 * options_.retry_pause << rest.times);
+  rest.servers = up().size();
+}
+
+bool Coordinator::is_resting(ServerId dead) {
+  const auto at = rests_.find(dead);
+  return at != rests_.end() && env_.now() < at->second.until && up().size() <= at->second.servers;
 }
 
 bool Coordinator::fail(ServerId dead, const std::string& why) {
@@ -94,28 +109,9 @@ bool Coordinator::recover(ServerId dead) {
   }
   transport_.close(dead);
   if (has_tablets) {
-    const std::vector<ServerId> backups = up();
-    std::map<ServerId, Bytes> requests;
-    for (const ServerId each : backups) requests[each] = number_of(dead);
-    const auto gathered =
-        ask(Opcode::kStartReading, requests, env_.now() + 10 * options_.call_timeout);
-    await(*gathered, requests);
+    const Told told = ask_backups(dead);
     if (is_stopping_.load()) return false;
-    std::vector<FoundReplica> found;
-    std::uint64_t records = 0;
-    for (const auto& [backup, bytes] : gathered->answers) {
-      ByteReader in(bytes);
-      const auto inventory = Inventory::get(in);
-      if (!inventory || !in.done()) continue;
-      const auto index =
-          static_cast<std::uint32_t>(std::ranges::find(backups, backup) - backups.begin());
-      for (const HeldReplica& held : inventory->replicas) {
-        found.push_back({index, held.segment, held.version, held.is_closed, held.is_copy,
-                         held.valid, held.digest});
-        records += held.entries;
-      }
-    }
-    FoundLog log = find_log(found, versions);
+    FoundLog log = find_log(told.found, versions);
     // A server that died before its log had begun has only empty tablets.
     const bool has_begun = !versions.empty();
     if (!has_begun) {
@@ -125,9 +121,14 @@ bool Coordinator::recover(ServerId dead) {
     {
       const std::lock_guard<Mutex> lock(mutex_);
       report_of(dead).read = env_.now();
-      report_of(dead).replicas = found.size();
+      report_of(dead).replicas = told.found.size();
     }
-    if (!log.missing.empty()) return fail(dead, log.missing);
+    if (!log.missing.empty()) {
+      if (!told.is_all) return fail(dead, log.missing);
+      // Waiting would make nothing come back, and nothing of the rest could be read.
+      env_.reached("tailwind/salvaged");
+      log = salvage_log(told.found);
+    }
     env_.poll_until([&] { return is_stopping_.load(); }, outwait, &changed_);
     while (env_.now() < outwait && !is_stopping_.load()) env_.sleep_until(outwait);
     LogCut cut;
@@ -141,8 +142,9 @@ bool Coordinator::recover(ServerId dead) {
       if (bugs_.keeps_cut()) cut = kept;
       const std::lock_guard<Mutex> lock(mutex_);
       report_of(dead).outwaited = outwaited;
+      if (!log.lost.empty()) report_of(dead).lost = log.lost;
     }
-    if (!assign(dead, cut, log, backups, records / std::max(options_.replicas, 1U))) return false;
+    if (!assign(dead, cut, log, told)) return false;
   }
   std::map<ServerId, Bytes> requests;
   for (const ServerId each : up()) requests[each] = number_of(dead);
@@ -156,44 +158,92 @@ bool Coordinator::recover(ServerId dead) {
     report_of(dead).ended = env_.now();
     report_of(dead).problem.clear();
   }
+  rests_.erase(dead);
   push();
   return true;
 }
 
-// Every attempt uses the same cut: readers have not seen what lies beyond it.
-bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
-                         const std::vector<ServerId>& backups, std::uint64_t records) {
+Coordinator::Told Coordinator::ask_backups(ServerId dead) {
+  Told told;
+  told.backups = up();
+  std::map<ServerId, Bytes> requests;
+  for (const ServerId each : told.backups) requests[each] = number_of(dead);
+  const auto gathered =
+      ask(Opcode::kStartReading, requests, env_.now() + 10 * options_.call_timeout);
+  await(*gathered, requests);
+  bool has_all = true;
+  for (const auto& [backup, bytes] : gathered->answers) {
+    ByteReader in(bytes);
+    const auto inventory = Inventory::get(in);
+    if (!inventory || !in.done()) continue;
+    const auto index =
+        static_cast<std::uint32_t>(std::ranges::find(told.backups, backup) - told.backups.begin());
+    for (const HeldReplica& held : inventory->replicas) {
+      told.found.push_back({index, held.segment, held.version, held.is_closed, held.is_copy,
+                            held.valid, held.digest});
+      told.records += held.entries;
+    }
+    told.rooms[backup] = inventory->room;
+    has_all = has_all && !inventory->may_have_more;
+  }
+  told.records /= std::max(options_.replicas, 1U);
+  told.is_all = has_all && told.rooms.size() == options_.servers;  // each node has one that is up
+  return told;
+}
+
+// Every attempt uses the same cut: readers have not seen what lies beyond it. A segment of the cut
+// that nobody has any more was not committed, as the log is whole without it, and nobody has seen
+// it in the tablets that are left. They may get what was found now.
+bool Coordinator::assign(ServerId dead, const LogCut& kept, const FoundLog& log, const Told& told) {
   const std::vector<ServerId> masters = up();
   if (masters.empty()) return fail(dead, "no server is up");
+  const auto part_of = [&](std::uint64_t segment) {
+    return std::ranges::find(log.parts, segment, &FoundLog::Part::segment);
+  };
+  const auto valid_in_cut = [&](std::uint64_t segment) {
+    const auto at = std::ranges::find(kept, segment, &SegmentCut::segment);
+    return at == kept.end() ? ~std::uint32_t{0} : at->valid;
+  };
+  const bool has_all = std::ranges::all_of(
+      kept, [&](const SegmentCut& each) { return part_of(each.segment) != log.parts.end(); });
+  if (!has_all) env_.reached("tailwind/cut_replaced");
   RecoverRequest work;
   work.dead = dead;
   std::uint64_t bytes = 0;
-  for (const SegmentCut& each : cut) {
-    const auto part = std::ranges::find(log.parts, each.segment, &FoundLog::Part::segment);
-    if (part == log.parts.end())
-      return fail(dead, "no backup has segment " + std::to_string(each.segment));
-    // The longest replica may be gone since. What it alone had was not committed, and nobody has
-    // seen it in the tablets that are left.
-    const std::uint32_t valid = std::min(each.valid, part->valid);
-    if (valid < each.valid && !part->is_closed) env_.reached("tailwind/cut_shortened");
-    work.parts.push_back({each.segment, valid, {}});
-    for (const FoundReplica* replica : part->replicas)
-      work.parts.back().backups.push_back(backups.at(replica->backup));
+  for (const FoundLog::Part& part : log.parts) {
+    const bool is_in_cut =
+        std::ranges::find(kept, part.segment, &SegmentCut::segment) != kept.end();
+    if (has_all && !is_in_cut) continue;
+    const std::uint32_t valid = std::min(valid_in_cut(part.segment), part.valid);
+    // The longest replica may be gone since. What it alone had was not committed, either.
+    if (valid < valid_in_cut(part.segment) && !part.is_closed)
+      env_.reached("tailwind/cut_shortened");
+    work.parts.push_back({part.segment, valid, {}});
+    for (const FoundReplica* replica : part.replicas)
+      work.parts.back().backups.push_back(told.backups.at(replica->backup));
     bytes += valid;
   }
   std::vector<Tablet> tablets;
   const auto view = shown();
   for (const Tablet& tablet : view->tablets)
     if (tablet.owner == dead) tablets.push_back(tablet);
-  const auto shares =
-      partitions(tablets, {bytes, records, options_.partition_bytes, options_.partition_records});
+  std::vector<std::uint64_t> rooms;
+  std::uint64_t room = 0;
+  for (const ServerId master : masters) {
+    const auto at = told.rooms.find(master);
+    rooms.push_back(at == told.rooms.end() ? options_.log_bytes : at->second);
+    room += rooms.back();
+  }
+  const std::uint64_t most_live = std::min(bytes, options_.log_bytes);  // the rest is of no use
+  const auto crowded = rests_.find(dead);
+  const Shares planned = shares(
+      tablets, {most_live, told.records, options_.partition_bytes, options_.partition_records},
+      rooms, rng_.below(masters.size()),
+      crowded == rests_.end() ? 1 : masters.size() << crowded->second.times);
   std::map<ServerId, Bytes> requests;
   std::map<ServerId, std::vector<HashRange>> given;
-  const std::size_t first = rng_.below(masters.size());
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    auto& ranges = given[masters[(first + i) % masters.size()]];
-    ranges.insert(ranges.end(), shares[i].begin(), shares[i].end());
-  }
+  for (std::size_t i = 0; i < masters.size(); ++i)
+    if (!planned.of_owners[i].empty()) given[masters[i]] = planned.of_owners[i];
   for (const auto& [master, ranges] : given) {
     work.tablets.clear();
     for (const HashRange& range : ranges) {
@@ -207,12 +257,13 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
   {
     const std::lock_guard<Mutex> lock(mutex_);
     report_of(dead).assigned = env_.now();
-    report_of(dead).partitions = static_cast<std::uint32_t>(shares.size());
+    report_of(dead).partitions = static_cast<std::uint32_t>(planned.parts);
   }
   const auto gathered = ask(Opcode::kRecover, requests, kForever);
   await(*gathered, requests);
   if (is_stopping_.load()) return false;
   std::string problem;
+  bool is_crowded = false;
   for (const auto& [master, ranges] : given) {
     const auto bytes_of = gathered->answers.find(master);
     std::optional<RecoverAnswer> answer;
@@ -221,10 +272,13 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
       answer = RecoverAnswer::get(in);
     }
     if (!answer || !answer->is_done) {
+      is_crowded = is_crowded || (answer && answer->lost_segment == 0);
       problem = !answer ? to_string(master) + " has not answered"
                 : answer->lost_segment != 0
                     ? "no backup gives segment " + std::to_string(answer->lost_segment)
-                    : to_string(master) + " could not store the objects: is its log full?";
+                    : to_string(master) + " could not store the objects: the logs have room for " +
+                          std::to_string(room) + " of at most " + std::to_string(most_live) +
+                          " B; start more servers, or remove objects";
       continue;
     }
     const std::lock_guard<Mutex> state_lock(state_mutex_);
@@ -238,6 +292,7 @@ bool Coordinator::assign(ServerId dead, const LogCut& cut, const FoundLog& log,
     report_of(dead).bytes += answer->bytes;
   }
   push();
+  if (is_crowded) rest(dead);
   return problem.empty() || fail(dead, problem);
 }
 

@@ -19,16 +19,6 @@ constexpr Time kNoteEvery = 20 * kMicrosecond;
 constexpr Time kPause = 50 * kMicrosecond;     // between two looks or attempts
 constexpr Time kPatience = 10 * kMillisecond;  // of a client; then another one tries
 
-bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults) {
-  return std::ranges::any_of(faults, [&](Fault fault) { return options.faults[fault].rate > 0; });
-}
-
-/// What was durable may be gone.
-bool has_bad_disks(const fuzz::Options& options) {
-  return has_any(options, {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
-                           Fault::disk_lies});
-}
-
 bool has_failing_disks(const fuzz::Options& options) {
   return has_bad_disks(options) ||
          has_any(options, {Fault::disk_io_error, Fault::disk_full, Fault::disk_torn});
@@ -41,13 +31,15 @@ struct Ending {
   ~Ending() { world.server_ended(server); }
 };
 
-/// Disks that fail end a server or the coordinator, and it is started again. One that has lived
-/// under faults may see the last of them when they are over.
-void pass_on_unless_disks(World& world, const Env& env, const Error& error, const char* what,
-                          bool had_faults) {
+/// Disks that fail and completion queues that overrun end a server or the coordinator, and it is
+/// started again. One that has lived under faults may see the last of them when they are over.
+void pass_on_unless_expected(World& world, const Env& env, const Error& error, const char* what,
+                             bool had_faults) {
   const bool may_fail =
       error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kExhausted;
-  if (may_fail && had_faults && has_failing_disks(world.options)) return;
+  const bool has_cause =
+      has_failing_disks(world.options) || has_any(world.options, {Fault::cq_overrun});
+  if (may_fail && had_faults && has_cause) return;
   world.violation(
       "error", std::string(what) + " of node " + std::to_string(env.node()) + ": " + error.what());
   world.is_over = true;
@@ -71,7 +63,7 @@ void serve(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the server", had_faults);
+      pass_on_unless_expected(world, env, error, "the server", had_faults);
       env.sleep_until(env.now() + kPause);
     }
   }
@@ -94,7 +86,7 @@ void coordinate(World& world, Env& env) {
         return world.is_over;
       });
     } catch (const Error& error) {
-      pass_on_unless_disks(world, env, error, "the coordinator", had_faults);
+      pass_on_unless_expected(world, env, error, "the coordinator", had_faults);
       world.restart(env.node());
       env.sleep_until(kForever);
     }
@@ -232,12 +224,7 @@ class Fate {
       life.is_saved = is_outage;
       world_.server_ended(id);
     }
-    if (crash == Crash::kHostBattery) {
-      world_.has_saved = true;
-      const Options& store = world_.shape.store;
-      if (store.replication == Replication::kTailwind && store.durability != Durability::kFlush)
-        world_.forgets_completed = true;
-    }
+    if (crash == Crash::kHostBattery) world_.battery_saves();
     const auto& setting = world_.options.faults[fault];
     const Time least = std::max<Time>(setting.min, 1), most = std::max(setting.max, least + 1);
     world_.cluster->kill(node, crash);
@@ -295,8 +282,7 @@ class Fate {
     patience_.renew(now);
     lost_patience_.renew(now);
   }
-  bool is_lost() const { return may_miss() && !world_.coordinator_problem.empty(); }
-  bool may_miss() const { return world_.may_lose || has_bad_disks(world_.options); }
+  bool is_lost() const { return world_.may_miss() && !world_.coordinator_problem.empty(); }
 
   void give_up() {
     world_.is_over = true;
@@ -331,7 +317,9 @@ void use(World& world, Env& env) {
         Load(world, env, number).run();
         break;
       } catch (const Error& error) {
-        if (error.code() != ErrorCode::kTimeout) throw;
+        const bool has_overrun =
+            error.code() == ErrorCode::kUnavailable && has_any(world.options, {Fault::cq_overrun});
+        if (error.code() != ErrorCode::kTimeout && !has_overrun) throw;
       }
     }
   } catch (const Error& error) {

@@ -13,8 +13,7 @@ namespace {
 namespace sim = fabric::sim;
 using scenario::World;
 
-// Of the clocks the store expects that their rates differ little, so they do not jump. A device
-// that fails or has no memory ends a server.
+// A device that has no memory ends a server when it starts.
 const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::loss_burst,
                                         Fault::ack_loss,
@@ -23,13 +22,17 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::placement_reorder,
                                         Fault::delay,
                                         Fault::clog,
+                                        Fault::corruption,
                                         Fault::cache_miss,
+                                        Fault::cq_overrun,
                                         Fault::queue_full,
+                                        Fault::malformed,
                                         Fault::late_completion,
                                         Fault::qp_error,
                                         Fault::pause,
                                         Fault::preemption,
                                         Fault::clock_skew,
+                                        Fault::clock_jump,
                                         Fault::crash,
                                         Fault::host_crash,
                                         Fault::battery_crash,
@@ -52,6 +55,8 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::slow_node,
                                         Fault::buffer_overflow,
                                         Fault::pause_storm,
+                                        Fault::region_revoked,
+                                        Fault::nic_failure,
                                         Fault::number_collision,
                                         Fault::noisy_neighbour};
 
@@ -81,7 +86,8 @@ void spare_coordinator(fuzz::Options& options) {
     is_damaged = is_damaged || options.faults[fault].rate > 0;
   // Nor does a client die with it.
   if (!is_damaged && options.nodes >= 5) return;
-  options.faults[Fault::disk_io_error].rate = options.faults[Fault::disk_full].rate = 0;
+  for (const Fault fault : {Fault::disk_io_error, Fault::disk_full, Fault::cq_overrun})
+    options.faults[fault].rate = 0;
 }
 
 fuzz::Outcome run_store(const fuzz::Options& wanted) {
@@ -133,7 +139,7 @@ fuzz::Scenario store_scenario() {
           {"tailwind/excluded", "tailwind/extra_worker", "tailwind/link_broken",
            "tailwind/log_freed_late", "tailwind/open_refused", "tailwind/recovery_repeated",
            "tailwind/replica_unreadable", "tailwind/port_anew", "tailwind/inherited_freed",
-           "tailwind/sent_again", "tailwind/stalled", "tailwind/version_raised"},
+           "tailwind/sent_again", "tailwind/salvaged", "tailwind/version_raised"},
           8};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fuzz/simulation.h"
 
@@ -85,6 +86,15 @@ Shape::Shape(const fuzz::Options& options) {
        options.faults[Fault::battery_crash].rate > 0);
   has_outage =
       store.replicas > 0 && options.faults[Fault::battery_crash].rate > 0 && rng.below(2) == 0;
+}
+
+bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults) {
+  return std::ranges::any_of(faults, [&](Fault fault) { return options.faults[fault].rate > 0; });
+}
+
+bool has_bad_disks(const fuzz::Options& options) {
+  return has_any(options, {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
+                           Fault::disk_lies});
 }
 
 World::World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)
@@ -218,6 +228,7 @@ void World::note(Server& server) {
 }
 
 void World::note(Coordinator& coordinator) {
+  if (!has_salvaged()) events_before_salvage_ = history.events().size();
   view = coordinator.view();
   for (const ListedServer& server : view.servers)
     if (server.state == ServerState::kDead) server_ended(server.id);
@@ -328,15 +339,39 @@ std::string World::describe() const {
   return text + recoveries;
 }
 
-bool World::may_forget() const {
+bool World::has_salvaged() const { return cluster->branches().contains("tailwind/salvaged"); }
+
+void World::battery_saves() {
+  if (!std::exchange(has_saved_, true)) events_before_saved_ = history.events().size();
+  const Options& store = shape.store;
+  if (store.replication == Replication::kTailwind && store.durability != Durability::kFlush)
+    forgets_completed_ = true;
+}
+
+bool World::may_lack_saved() const {
   const FaultCounters& faults = cluster->fault_counters();
   const bool flips_bits = faults.reached[static_cast<std::size_t>(Fault::disk_rot)] != 0;
-  return forgets_completed || (has_saved && flips_bits);
+  return forgets_completed_ || (has_saved_ && flips_bits);
+}
+
+bool World::may_forget() const { return may_lack_saved() || has_salvaged(); }
+
+std::size_t World::events_to_judge() const {
+  std::size_t events = history.events().size();
+  if (may_lack_saved()) events = std::min(events, events_before_saved_);
+  if (has_salvaged()) events = std::min(events, events_before_salvage_);
+  return events;
 }
 
 void World::check() {
   outcome.info += open_.size();
-  if (!may_forget()) fuzz::judge(outcome, options, history, "kv", cluster->now());
+  if (has_salvaged() && !may_miss())
+    violation("loss", "a log was salvaged, though no more servers died than the store survives" +
+                          describe());
+  check::History judged;
+  judged.header = history.header;
+  for (std::size_t i = 0; i < events_to_judge(); ++i) judged.append(history.events()[i]);
+  fuzz::judge(outcome, options, judged, "kv", cluster->now());
 }
 
 }  // namespace pyrdma::tailwind::scenario

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,6 +46,10 @@ struct Planned {
   Time pause = 0;
 };
 
+bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults);
+/// What was durable may be gone.
+bool has_bad_disks(const fuzz::Options& options);
+
 struct World {
   World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults);
 
@@ -84,8 +89,12 @@ struct World {
   /// More servers have died than the store survives: data may be gone, and then they are not
   /// served.
   bool may_lose = false;
-  /// Batteries have saved memory, and that lacked data whose completion had come.
-  bool has_saved = false, forgets_completed = false;
+  /// A battery saves memory: from now on clients may be told of a past that is gone.
+  void battery_saves();
+  /// The store may lack what it needs to be whole.
+  bool may_miss() const { return may_lose || has_bad_disks(options); }
+  /// The store has given up what it could not find.
+  bool has_salvaged() const;
   /// What clients were told may be gone. A bit that flips in a saved buffer looks like the end of
   /// a write that was torn.
   bool may_forget() const;
@@ -122,6 +131,12 @@ struct World {
   std::string recoveries;
 
  private:
+  /// Bits have flipped in what a battery has saved, or that lacked data whose completion had come.
+  bool may_lack_saved() const;
+  /// How many events of the history were there before anything could be forgotten.
+  std::size_t events_to_judge() const;
+  bool has_saved_ = false, forgets_completed_ = false;
+  std::size_t events_before_saved_ = 0, events_before_salvage_ = 0;
   void settle();
   struct Key {
     std::uint64_t newest = 0;                      // version that a client has seen

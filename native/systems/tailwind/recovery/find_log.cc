@@ -1,6 +1,7 @@
 #include "systems/tailwind/recovery/find_log.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 namespace pyrdma::tailwind {
@@ -49,6 +50,40 @@ FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions
                  replica->is_closed == (*best)->is_closed && replica->version >= (*best)->version;
         });
   }
+  return log;
+}
+
+FoundLog salvage_log(const std::vector<FoundReplica>& replicas) {
+  const auto order = [](const FoundReplica& replica) {
+    return std::tuple(replica.is_closed, !replica.is_copy, replica.version, replica.valid);
+  };
+  std::map<std::uint64_t, const FoundReplica*> best;
+  std::set<std::uint64_t> missing;  // that a digest names, and nobody has
+  for (const FoundReplica& replica : replicas) {
+    const FoundReplica*& known = best[replica.segment];
+    if (known == nullptr || order(*known) < order(replica)) known = &replica;
+    if (replica.digest) missing.insert(replica.digest->begin(), replica.digest->end());
+  }
+  FoundLog log;
+  for (const auto& [number, chosen] : best) {
+    missing.erase(number);
+    FoundLog::Part& part = log.parts.emplace_back();
+    part.segment = number;
+    part.is_closed = chosen->is_closed;
+    part.valid = chosen->valid;
+    for (const FoundReplica& replica : replicas)
+      if (replica.segment == number && order(replica) == order(*chosen))
+        part.replicas.push_back(&replica);
+  }
+  for (const std::uint64_t number : missing)
+    log.lost += (log.lost.empty() ? "segments " : ", ") + std::to_string(number);
+  const bool ends_open =
+      !best.empty() && !best.rbegin()->second->is_closed && !best.rbegin()->second->is_copy;
+  if (log.parts.empty())
+    log.lost = "all segments";
+  else if (!ends_open || log.lost.empty())
+    log.lost += (log.lost.empty() ? "" : ", and ") + std::string("what came behind segment ") +
+                std::to_string(log.parts.back().segment);
   return log;
 }
 

@@ -39,6 +39,8 @@ struct FoundLog {
   std::vector<Part> parts;  // in the order of the log
   /// Why the log is not whole; empty if it is.
   std::string missing;
+  /// What salvage_log() could not find, for reports.
+  std::string lost;
 };
 
 /// Finds the whole log in `replicas`, which outlive the result. The log ends with an open segment:
@@ -47,5 +49,12 @@ struct FoundLog {
 /// closed ones those of the highest version count: a segment that was compacted in memory has other
 /// bytes in later replicas (replicated_log.h), and a reader may change from one replica to another.
 FoundLog find_log(const std::vector<FoundReplica>& replicas, const KnownVersions& known);
+
+/// What is there of a log that is not whole and never will be, since every server has told what it
+/// has. All segments count that anybody has, each by its best replica: a closed one, or the longest
+/// of an open one. Digests do not count: the newest one may be lost, and what the cleaner has moved
+/// with it. So the newest version that is left of each object is found. Objects may be missing,
+/// old, or back though they were removed.
+FoundLog salvage_log(const std::vector<FoundReplica>& replicas);
 
 }  // namespace pyrdma::tailwind

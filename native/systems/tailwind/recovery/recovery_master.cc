@@ -108,11 +108,17 @@ RecoveryMaster::Stored RecoveryMaster::store(ByteView entries, RecoverAnswer& an
     batch.push_back(entry);
   }
   if (batch.empty()) return Stored::kAll;
-  std::optional<Position> end = objects_.replay(batch);
-  while (end == Position() && log_.may_make_room(0) && !log_.is_deposed()) {  // the cleaner works
+  const auto replay = [&] {
+    return log_.is_full_for_recovery() ? Position() : objects_.replay(batch);
+  };
+  std::optional<Position> end = replay();
+  // The cleaner works. What it frees may go to clients' updates for good.
+  const Time deadline = env_.now() + options_.call_timeout;
+  while (end == Position() && log_.may_make_room(0) && !log_.is_deposed() &&
+         env_.now() < deadline) {
     const Time next = env_.now() + options_.retry_pause;
     worker_.wait([&] { return env_.now() >= next; }, next);
-    end = objects_.replay(batch);
+    end = replay();
   }
   if (!end) return Stored::kDamaged;
   if (end == Position() || log_.is_deposed()) return Stored::kNoRoom;

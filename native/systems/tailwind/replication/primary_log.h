@@ -97,6 +97,11 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   std::uint64_t used_bytes();
   /// Costs a look at each segment.
   CleanerCounters cleaner_counters();
+  /// Bytes of a recovery's objects that the log still takes. The rest is for the updates of those
+  /// tablets that the server has. Costs a look at each segment.
+  std::uint64_t room();
+  /// Less than that rest is free.
+  bool is_full_for_recovery();
 
   // ---- the cleaner's thread ----
 
@@ -125,7 +130,10 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
 
   /// The coordinator's view has changed: servers that are not up are lost as backups.
   void update(const ClusterView& view);
-  /// Sends what could not be sent before; once a tick.
+  /// A backup has found that a closed replica, as it lies there, is not what this primary wrote.
+  void damaged(ServerId backup, const ReplicaName& name);
+  /// Sends what could not be sent before; once a tick. Throws Error(kUnavailable) when the
+  /// completion queue has overrun.
   void tick();
   /// The coordinator has taken the server for dead: nothing is committed any more.
   void depose();
@@ -163,12 +171,17 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
     fabric::RemoteRegion buffer;
     std::uint32_t posted = 0, done = 0, wanted = 0;  // bytes
   };
+  struct Compacted {
+    std::unique_ptr<Segment> segment;
+    Position end_of_work;  // of the log when it was made
+  };
   /// A job of the cleaner that has moved everything. See CleanerHost::finish().
   struct Cleaning {
     std::vector<std::uint64_t> cleaned, survivors;
     bool has_begun = false;  // a head behind the survivors is there
     bool is_listed = false;  // the next head's digest has the survivors
     bool has_head = false;   // that head is there
+    Position end_of_work;    // of the log when all had moved
   };
 
   NodeId open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) override;
@@ -185,6 +198,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void ask(ReplicaId id, std::uint64_t attempt, Opcode opcode, std::shared_ptr<const Bytes> payload,
            OnAnswer on_answer);
   void opened(ReplicaId id, std::uint64_t attempt, ByteView bytes);
+  /// The replica's backup lives, and does not have it, or not whole: another one takes its place.
+  void lose(ReplicaId id);
   Held* current(ReplicaId id, std::uint64_t attempt);
   bool roll(std::uint32_t keeps_free);
   bool append_or_roll(std::span<const NewEntry> entries, Place* places,
@@ -194,7 +209,9 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   void count_tombstones(Segment& segment, std::span<const NewEntry> entries);
   void uncount_tombstones(const Segment& segment);
   const Segment& held_segment(std::uint64_t number) const;
-  void free_replica(ServerId backup, std::shared_ptr<const Bytes> name);
+  void free_replica(ServerId backup, ReplicaName name);
+  Position end_of_log() const { return {log_.head()->id(), log_.head()->end()}; }
+  bool may_replace(Position end_of_work) const;
   void go_on_cleaning();
   void replace_compacted();
   void free_unsent();
@@ -205,6 +222,7 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   Link& link_to(ServerId backup);
   void connect(Link& link);
   void break_link(Link& link);
+  void fail_link(Link& link, fabric::Status status);
   bool poll_completions();
   void step();
   void advance_committed();
@@ -251,8 +269,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   // Segments that are not in the log: survivors until they are, cleaned ones until they are free.
   std::map<std::uint64_t, std::unique_ptr<Segment>> beside_;
   std::optional<Cleaning> cleaning_;
-  // Compacted segments until nobody reads the bytes that they replace.
-  std::map<std::uint64_t, std::unique_ptr<Segment>> compacted_;
+  // Compacted segments until nobody reads the bytes that they replace, and may_replace().
+  std::map<std::uint64_t, Compacted> compacted_;
   std::map<std::uint64_t, std::unique_ptr<Segment>> unsent_;  // free but for writes under way
   std::map<std::uint64_t, std::uint64_t> naming_bytes_;  // of tombstones, by the segment they name
   std::uint64_t drops_ = 0, nothing_to_clean_at_ = ~std::uint64_t{0};

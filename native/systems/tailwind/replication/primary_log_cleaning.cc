@@ -19,7 +19,7 @@ Position PrimaryLog::begin_head() {
     }
     step();
   }
-  return {log_.head()->id(), log_.head()->end()};
+  return end_of_log();
 }
 
 // The cleaner may have freed memory since the append failed, and then have found nothing more.
@@ -39,9 +39,24 @@ CleanerCounters PrimaryLog::cleaner_counters() {
   counters.segments = log_.segments().size();
   for (const auto& [number, segment] : log_.segments()) {
     const auto newer = compacted_.find(number);
-    counters.live_bytes += (newer == compacted_.end() ? segment : newer->second)->live_bytes;
+    counters.live_bytes +=
+        (newer == compacted_.end() ? segment : newer->second.segment)->live_bytes;
   }
   return counters;
+}
+
+// A cleaner needs a tenth of a log to go on, and what is full of a dead server's objects would
+// refuse the updates of those that live.
+std::uint64_t PrimaryLog::room() {
+  const CleanerCounters now = cleaner_counters();
+  const std::uint64_t most = now.log_bytes / 100 * (options_.cleaner ? 85 : 95);
+  const std::uint64_t taken = options_.cleaner ? now.live_bytes : now.used_bytes;
+  return most - std::min(most, taken);
+}
+
+bool PrimaryLog::is_full_for_recovery() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return memory_.free_seglets() < memory_.seglets() / 20 + kept_for_cleaner_;
 }
 
 // ---- the cleaner's thread ----
@@ -104,26 +119,36 @@ Place PrimaryLog::append(Segment& survivor, const NewEntry& entry) {
 void PrimaryLog::compacted(std::unique_ptr<Segment> segment) {
   const std::lock_guard<Mutex> lock(mutex_);
   const std::uint64_t number = segment->id();
-  compacted_[number] = std::move(segment);
+  compacted_[number] = {std::move(segment), end_of_log()};
   ++cleaner_counters_.compactions;
   step();
+}
+
+// What the cleaner leaves out is of no use because the store has replaced it. A recovery must find
+// whatever replaced it, or find it still. So all that was in the log by the end of the cleaner's
+// work must be committed before a recovery may use what the cleaner has made: replicas of the
+// compacted bytes, which it prefers, or a head whose digest lacks the cleaned segments. (RAMCloud's
+// cleaner takes a version for dead as soon as the next one is in the hash table. A backup that dies
+// with the primary then costs a version that was acknowledged.)
+bool PrimaryLog::may_replace(Position end_of_work) const {
+  return is_committed(end_of_work) || !bugs_.commits_before_cleaning();
 }
 
 // Replicas that are made anew, after the loss of a backup, get all their bytes from one of the two.
 void PrimaryLog::replace_compacted() {
   for (auto at = compacted_.begin(); at != compacted_.end();) {
     const std::uint64_t number = at->first;
-    if (!order_.is_at_rest(number)) {
+    if (!order_.is_at_rest(number) || !may_replace(at->second.end_of_work)) {
       ++at;
       continue;
     }
     const Segment& replaced = *log_.segments().at(number);
     const std::uint64_t before = replaced.seglets();
-    const std::uint64_t after = at->second->seglets();
+    const std::uint64_t after = at->second.segment->seglets();
     if (after < before) cleaner_counters_.compacted_bytes += (before - after) * memory_.seglet();
-    order_.compact(number, at->second->end());
+    order_.compact(number, at->second.segment->end());
     uncount_tombstones(replaced);
-    log_.adopt(std::move(at->second));
+    log_.adopt(std::move(at->second.segment));
     at = compacted_.erase(at);
     ++drops_;  // there is room for an append that has failed
     wants_room_ = false;
@@ -135,6 +160,7 @@ void PrimaryLog::finish(std::span<const std::uint64_t> cleaned,
   {
     const std::lock_guard<Mutex> lock(mutex_);
     cleaning_ = Cleaning();
+    cleaning_->end_of_work = end_of_log();
     cleaning_->cleaned.assign(cleaned.begin(), cleaned.end());
     for (std::unique_ptr<Segment>& survivor : survivors) {
       const std::uint64_t number = survivor->id();
@@ -171,7 +197,8 @@ void PrimaryLog::go_on_cleaning() {
     order_.step();
   }
   if (!job.is_listed) {
-    if (!std::ranges::all_of(job.survivors, [&](auto each) { return order_.is_closed(each); }))
+    if (!may_replace(job.end_of_work) ||
+        !std::ranges::all_of(job.survivors, [&](auto each) { return order_.is_closed(each); }))
       return;
     for (const std::uint64_t number : job.survivors) {
       log_.adopt(std::move(beside_.at(number)));
@@ -196,12 +223,8 @@ void PrimaryLog::go_on_cleaning() {
 void PrimaryLog::free(std::uint64_t number) {
   const auto first = held_.lower_bound({number, 0}), last = held_.lower_bound({number + 1, 0});
   for (auto at = first; at != last; ++at) {
-    auto name = std::make_shared<Bytes>();
-    ByteWriter out(*name);
-    out.put(number);
-    out.put(at->second.attempt);
     --replicas_at_[at->second.backup];
-    free_replica(at->second.backup, name);
+    free_replica(at->second.backup, ReplicaName{number, at->second.attempt});
   }
   held_.erase(first, last);
   std::unique_ptr<Segment> freed = std::move(beside_.at(number));
@@ -218,7 +241,7 @@ void PrimaryLog::free(std::uint64_t number) {
     segment.tombstones.erase(found);
   };
   for (const auto& [other, segment] : log_.segments()) forget_tombstones(*segment);
-  for (const auto& [other, segment] : compacted_) forget_tombstones(*segment);
+  for (const auto& [other, compacted] : compacted_) forget_tombstones(*compacted.segment);
   ++drops_;
   unsent_[number] = std::move(freed);
   free_unsent();
@@ -234,15 +257,16 @@ void PrimaryLog::free_unsent() {
   });
 }
 
-void PrimaryLog::free_replica(ServerId backup, std::shared_ptr<const Bytes> name) {
+void PrimaryLog::free_replica(ServerId backup, ReplicaName name) {
   ++counters_.control_rpcs;
-  transport_.call(backup, Opcode::kFree, *name, deadline(), [=, this](CallEnd end, ByteView) {
-    if (end == CallEnd::kAnswered || is_deposed()) return;
-    transport_.defer(env_.now() + options_.retry_pause, [=, this] {
-      const std::lock_guard<Mutex> lock(mutex_);
-      if (std::ranges::binary_search(up_, backup)) free_replica(backup, name);
-    });
-  });
+  transport_.call(backup, Opcode::kFree, encoded_bytes(name), deadline(),
+                  [=, this](CallEnd end, ByteView) {
+                    if (end == CallEnd::kAnswered || is_deposed()) return;
+                    transport_.defer(env_.now() + options_.retry_pause, [=, this] {
+                      const std::lock_guard<Mutex> lock(mutex_);
+                      if (std::ranges::binary_search(up_, backup)) free_replica(backup, name);
+                    });
+                  });
 }
 
 MemoryUse PrimaryLog::memory_use() {

@@ -57,7 +57,7 @@ void PrimaryLog::write_by_rpc(ReplicaId id, Held& held) {
   counters_.bytes += data.size();
   --counters_.control_rpcs;  // which ask() counts
   ask(id, attempt, Opcode::kBackupWrite, request, [=, this](ByteView answer) {
-    if (status_in(answer) != BackupStatus::kOk) return;
+    if (status_in(answer) != BackupStatus::kOk) return lose(id);
     Held& mine = held_.at(id);
     mine.is_writing = false;
     mine.done = to;
@@ -118,7 +118,7 @@ bool PrimaryLog::poll_completions() {
     if (at == links_.end() || !at->second.is_ready) continue;
     Link& link = at->second;
     if (batch[i].status != fabric::Status::kSuccess) {
-      break_link(link);
+      fail_link(link, batch[i].status);
       continue;
     }
     const InFlight ended = link.in_flight.front();
@@ -181,6 +181,16 @@ void PrimaryLog::connect(Link& link) {
                            at->second.is_ready = true;
                            pump_all(backup);
                          });
+}
+
+// Requests of a connection end in their order. So the first that fails is of the oldest write, and
+// that one's buffer is not there if the backup's NIC says so.
+void PrimaryLog::fail_link(Link& link, fabric::Status status) {
+  std::optional<InFlight> refused;
+  if (status == fabric::Status::kRemoteAccess && !link.in_flight.empty())
+    refused = link.in_flight.front();
+  break_link(link);
+  if (refused && current(refused->replica, refused->attempt) != nullptr) lose(refused->replica);
 }
 
 // Writes of the same bytes to the same places do no harm, so all that has not completed is written

@@ -87,22 +87,30 @@ void ReplicatedLog::consented(std::uint64_t number, std::uint64_t version) {
 // comes back may lack what is committed from now on, even if its backup never said that it is open.
 // When all replicas were closed once, those that were opened later are copies that only their close
 // makes valid.
+void ReplicatedLog::lose(Segment& segment, Replica& replica) {
+  const bool was_closed = replica.state == State::kClosed;
+  const bool is_whole = segment.was_closed || segment.is_side;
+  const bool rises = !was_closed && !is_whole && bugs_.raises_version();
+  replica = {};
+  replica.is_copy = was_closed || is_whole || rises;
+  if (!rises) return;
+  ++segment.version;
+  segment.is_frozen = true;
+  segment.has_asked = false;
+}
+
 void ReplicatedLog::lost(NodeId backup) {
   settled_ = 0;
-  for (auto& [number, segment] : segments_) {
-    for (Replica& replica : segment.replicas) {
-      if (replica.backup != backup) continue;
-      const bool was_closed = replica.state == State::kClosed;
-      const bool is_whole = segment.was_closed || segment.is_side;
-      const bool rises = !was_closed && !is_whole && bugs_.raises_version();
-      replica = {};
-      replica.is_copy = was_closed || is_whole || rises;
-      if (!rises) continue;
-      ++segment.version;
-      segment.is_frozen = true;
-      segment.has_asked = false;
-    }
-  }
+  for (auto& [number, segment] : segments_)
+    for (Replica& replica : segment.replicas)
+      if (replica.backup == backup) lose(segment, replica);
+}
+
+void ReplicatedLog::lost(ReplicaId id) {
+  const auto found = segments_.find(id.segment);
+  if (found == segments_.end() || found->second.replicas[id.index].state == State::kNone) return;
+  settled_ = std::min(settled_, id.segment);
+  lose(found->second, found->second.replicas[id.index]);
 }
 
 bool ReplicatedLog::is_closed(std::uint64_t segment) const {

@@ -27,6 +27,8 @@
 //   such a digest is open at all its backups, and the one before it is closed at all of its own.
 // - A closed segment may be compacted in memory. Its replicas stay as they are; those that are made
 //   later have the new bytes, and a higher version. So replicas of one version are equal.
+// - What a cleaner leaves out was replaced. The host compacts, and makes a digest without the
+//   cleaned segments, when all that has replaced it is committed.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -103,6 +105,8 @@ class ReplicatedLog {
   void consented(std::uint64_t segment, std::uint64_t version);
   /// All requests to the backup are void, and what it has does not count.
   void lost(NodeId backup);
+  /// The same of one replica: its backup lives, and does not have it, or not whole.
+  void lost(ReplicaId replica);
 
   /// Sends what is due. Costs a look at each replica of the segments from the first one on that is
   /// not closed everywhere.
@@ -148,6 +152,7 @@ class ReplicatedLog {
   };
   /// Null for an end that comes after its segment was forgotten or its backup was lost.
   Replica* expected(ReplicaId id, State state);
+  void lose(Segment& segment, Replica& replica);
   void pass();
   void free_forgotten();
   bool is_found_first(std::uint64_t head) const;

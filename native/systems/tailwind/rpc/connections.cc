@@ -16,7 +16,7 @@ constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredf
 }  // namespace
 
 // Who takes requests may probe who makes them, by a write of no bytes.
-std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(EndOf end) {
+std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(EndOf end, bool is_of_client) {
   const bool is_log = end == EndOf::kLog;
   fabric::QpOptions options;
   options.send_entries = is_log ? 1 : kSendEntries;
@@ -29,13 +29,16 @@ std::unique_ptr<fabric::QueuePair> Transport::make_queue_pair(EndOf end) {
   options.timeout_us = options_.timeout_us;
   options.retry_count = options_.retry_count;
   return env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
-                                         is_log ? nullptr : receives_.get());
+                                         is_log ? nullptr
+                                         : is_of_client && client_receives_ != nullptr
+                                             ? client_receives_.get()
+                                             : receives_.get());
 }
 
 // The end for a knock.
 std::unique_ptr<fabric::QueuePair> Transport::connected(const Hello& knock) {
-  std::unique_ptr<fabric::QueuePair> made =
-      make_queue_pair(knock.is_log != 0 ? EndOf::kLog : EndOf::kIncoming);
+  std::unique_ptr<fabric::QueuePair> made = make_queue_pair(
+      knock.is_log != 0 ? EndOf::kLog : EndOf::kIncoming, !ServerId::of(knock.from).is_server());
   made->connect(knock.address);
   return made;
 }

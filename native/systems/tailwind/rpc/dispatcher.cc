@@ -26,6 +26,7 @@ bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
   while (!is_ready && env.now() < deadline) {
     const auto moves = [&] { return dispatcher_.turn(level) || ready(); };
     env.poll_until(moves, std::min(deadline, dispatcher_.next_tick_));
+    dispatcher_.transport_.expect_completions();
     is_ready = ready();
   }
   level_ = level;  // requests that ran meanwhile have set theirs
@@ -34,7 +35,7 @@ bool Worker::wait_for(FunctionRef<bool()> ready, Time deadline, Watch* only) {
 
 // A ping waits for a small part of its timeout. A tick is the longest time between two turns.
 Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
-                       ServeTogether serve_together)
+                       ServeTogether serve_together, Bytes refusal)
     : transport_(transport),
       env_(transport.env()),
       count_(workers),
@@ -44,6 +45,7 @@ Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
                                  1)),
       serve_(std::move(serve)),
       serve_together_(std::move(serve_together)),
+      refusal_(std::move(refusal)),
       failure_mutex_(env_) {
   for (std::uint32_t i = 0; i < count_; ++i)
     workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
@@ -90,7 +92,10 @@ void Dispatcher::run(FunctionRef<bool()> is_over) {
     return false;
   };
   try {
-    while (!ends()) env_.poll_until(moves, next_tick_, &transport_.watch());
+    while (!ends()) {
+      env_.poll_until(moves, next_tick_, &transport_.watch());
+      transport_.expect_completions();
+    }
   } catch (const Error& error) {
     fail(error);
   } catch (const std::bad_alloc&) {
@@ -117,25 +122,54 @@ bool Dispatcher::run_until(FunctionRef<bool()> ready, Time deadline) {
   return true;
 }
 
+// A request that runs here and waits takes turns of its own: their time is a part of its turn's,
+// which may never end while others come. So that is counted as it goes on.
 bool Dispatcher::turn(std::uint32_t level) {
+  struct Nested {
+    std::uint32_t& turns;
+    ~Nested() { --turns; }
+  } const nested{++turns_};
+  const bool is_outer = turns_ == 1;
+  const bool is_busy = take_turn(level);
+  if (!is_outer) {
+    if (turn_began_ - counted_until_ > kMicrosecond) count_until(turn_began_);
+    return is_busy;
+  }
+  was_busy_ = is_busy;
+  // Without an idle turn between them, the time between two turns was spent in the loop, too.
+  if (is_busy) count_until(env_.now());
+  return is_busy;
+}
+
+void Dispatcher::count_until(Time now) {
+  dispatch_time_.fetch_add(now - counted_until_, std::memory_order_relaxed);
+  counted_until_ = now;
+}
+
+bool Dispatcher::take_turn(std::uint32_t level) {
   const Scope step(env_, scope::turn);
-  const Time now = env_.now();
+  const Time now = turn_began_ = env_.now();
+  if (turns_ == 1 && !was_busy_) counted_until_ = now;
   const bool has_polled = transport_.poll(arrived_);
   const bool has_done = done_.load(std::memory_order_acquire) != 0;
   note_idle(now);
   if (now >= next_tick_) {
     next_tick_ = now + transport_.tick();
     transport_.keep_time();
+    refuse_late(now);
   } else if (!has_polled && !has_done) {
-    was_busy_ = false;
     return false;
   }
   for (auto& request : arrived_) {
+    const std::uint32_t of = level_of(request->opcode);
     if (request->opcode == Opcode::kPing) {
       const std::uint64_t self = transport_.self().number();
       transport_.answer(std::move(request), std::as_bytes(std::span(&self, 1)));
+    } else if (of == 1 && waiting_[of].size() >= kMostWaiting) {
+      env_.reached("tailwind/refused_early");
+      transport_.answer(std::move(request), refusal_);
     } else {
-      waiting_[level_of(request->opcode)].push_back(std::move(request));
+      waiting_[of].push_back(std::move(request));
     }
   }
   arrived_.clear();
@@ -144,12 +178,17 @@ bool Dispatcher::turn(std::uint32_t level) {
     run_here(std::min(level, kLevels));
   else if (level != 0)
     hand_out();
-  // Without an idle turn between them, the time between two turns was spent in the loop, too.
-  const Time end = env_.now();
-  dispatch_time_.fetch_add(end - (was_busy_ ? last_end_ : now), std::memory_order_relaxed);
-  was_busy_ = true;
-  last_end_ = end;
   return true;
+}
+
+// While updates wait for a backup, each comes again and again, and takes a receive each time.
+void Dispatcher::refuse_late(Time now) {
+  auto& waiting = waiting_[1];
+  while (!waiting.empty() && now - waiting.front()->arrived > transport_.options().call_timeout) {
+    env_.reached("tailwind/refused_late");
+    transport_.answer(std::move(waiting.front()), refusal_);
+    waiting.pop_front();
+  }
 }
 
 // In virtual time a worker that waits looks only after a notice.

@@ -73,8 +73,10 @@ class Dispatcher {
       Worker&, std::span<const std::unique_ptr<Incoming>> requests, std::span<Bytes> answers)>;
 
   /// `serve_together` may be empty; it is called without workers alone.
+  /// `refusal` is the answer to clients' requests that have waited for so long that the client has
+  /// sent them again (Options::call_timeout), or that find kMostWaiting others.
   Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
-             ServeTogether serve_together = nullptr);
+             ServeTogether serve_together = nullptr, Bytes refusal = {});
   /// Requires that run() has returned.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
@@ -103,10 +105,14 @@ class Dispatcher {
   friend class Worker;
   static constexpr std::uint32_t kNoLevel = ~0U;
   static constexpr std::size_t kMostTogether = 64;
+  static constexpr std::size_t kMostWaiting = 256;  // half of the receives for clients
   /// One look at network and workers. Begins requests below `level`, on this thread if there are no
   /// workers; 0: none. Returns true if there was something to do.
   bool turn(std::uint32_t level);
+  bool take_turn(std::uint32_t level);
   void take_done();
+  void refuse_late(Time now);
+  void count_until(Time now);
   void hand_out();
   void start(Worker& worker, std::unique_ptr<Incoming> request, std::uint32_t level);
   void run_here(std::uint32_t below);
@@ -123,6 +129,7 @@ class Dispatcher {
   const Time idle_after_, idle_sleep_;
   const Serve serve_;
   const ServeTogether serve_together_;
+  const Bytes refusal_;
   std::array<std::deque<std::unique_ptr<Incoming>>, kLevels> waiting_;
   std::array<std::uint32_t, kLevels> running_{};
   std::uint32_t busy_ = 0;
@@ -134,8 +141,9 @@ class Dispatcher {
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_idle_{false};  // nothing has come for long
   Time next_tick_ = 0;
-  bool was_busy_ = false;  // the last turn had something to do
-  Time last_end_ = 0;      // of that turn
+  std::uint32_t turns_ = 0;  // under way, one within the other
+  bool was_busy_ = false;    // the last turn had something to do
+  Time turn_began_ = 0, counted_until_ = 0;
   std::atomic<Time> dispatch_time_{0}, worker_time_{0}, replicating_{0};
   std::atomic<std::uint64_t> requests_{0};
   std::atomic<std::uint32_t> most_workers_{0};

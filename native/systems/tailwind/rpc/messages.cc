@@ -81,7 +81,7 @@ void each_field(M& m, Io& io) {
 }
 template <MaybeConst<Inventory> M, class Io>
 void each_field(M& m, Io& io) {
-  io(m.replicas);
+  io(m.replicas, m.may_have_more, m.room);
 }
 template <MaybeConst<RecoverRequest::Part> M, class Io>
 void each_field(M& m, Io& io) {
@@ -276,6 +276,9 @@ std::uint64_t key_hash(std::uint64_t table, ByteView key) { return checksum(key,
 
 void ClusterView::put(ByteWriter& out) const { put_message(*this, out); }
 std::optional<ClusterView> ClusterView::get(ByteReader& in) { return get_message<ClusterView>(in); }
+
+void ReplicaName::put(ByteWriter& out) const { put_message(*this, out); }
+std::optional<ReplicaName> ReplicaName::get(ByteReader& in) { return get_message<ReplicaName>(in); }
 
 void OpenRequest::put(ByteWriter& out) const { put_message(*this, out); }
 std::optional<OpenRequest> OpenRequest::get(ByteReader& in) { return get_message<OpenRequest>(in); }

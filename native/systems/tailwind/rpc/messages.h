@@ -81,6 +81,8 @@ enum class BackupStatus : std::uint8_t {
 struct ReplicaName {
   std::uint64_t segment = 0;
   std::uint64_t attempt = 0;
+  void put(ByteWriter& out) const;
+  static std::optional<ReplicaName> get(ByteReader& in);
 };
 struct OpenRequest {
   ReplicaName name;
@@ -132,6 +134,8 @@ struct HeldReplica {
 };
 struct Inventory {
   std::vector<HeldReplica> replicas;
+  bool may_have_more = false;  // the disk could not be read now, or a start with more buffers could
+  std::uint64_t room = 0;      // bytes of objects that the server's own log still takes
   void put(ByteWriter& out) const;
   static std::optional<Inventory> get(ByteReader& in);
 };

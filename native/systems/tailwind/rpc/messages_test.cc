@@ -98,16 +98,19 @@ std::vector<Sample> samples() {
                        wire(U64{31}, U64{32}, U32{33}, U32{4}, text("data"))));
   all.push_back(
       sample("set version", SetVersionRequest{{41, 42}, 43}, wire(U64{41}, U64{42}, U64{43})));
+  all.push_back(sample("name", ReplicaName{56, 57}, wire(U64{56}, U64{57})));
   all.push_back(sample("close", CloseRequest{{51, 52}, 53, 54, 55},
                        wire(U64{51}, U64{52}, U32{53}, U32{54}, U32{55})));
   all.push_back(
       sample("inventory",
              Inventory{{{61, 62, true, false, 63, 64, std::vector<U64>{65, 66}},
                         {67, 68, false, true, 69, 70, std::vector<U64>{}},
-                        {71, 72, false, false, 73, 74, std::nullopt}}},
+                        {71, 72, false, false, 73, 74, std::nullopt}},
+                       true,
+                       75},
              wire(U32{3}, U64{61}, U64{62}, U8{1}, U8{0}, U32{63}, U32{64}, U8{1}, U32{2}, U64{65},
                   U64{66}, U64{67}, U64{68}, U8{0}, U8{1}, U32{69}, U32{70}, U8{1}, U32{0}, U64{71},
-                  U64{72}, U8{0}, U8{0}, U32{73}, U32{74}, U8{0})));
+                  U64{72}, U8{0}, U8{0}, U32{73}, U32{74}, U8{0}, U8{1}, U64{75})));
   all.push_back(sample(
       "recover", RecoverRequest{{1, 2}, {kTablet}, {{81, 82, {{3, 4}, {5, 6}}}, {83, 84, {}}}},
       wire(U32{1}, U32{2}, U32{1}, ByteView(wire_of_tablet()), U32{2}, U64{81}, U32{82}, U32{2},

@@ -46,6 +46,8 @@ const char* to_string(Opcode opcode) {
       return "read replica";
     case Opcode::kAskWhole:
       return "ask whole";
+    case Opcode::kDamaged:
+      return "damaged";
     case Opcode::kCount:
       break;
   }

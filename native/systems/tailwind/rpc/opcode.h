@@ -31,6 +31,7 @@ enum class Opcode : std::uint8_t {
   kReadReplica,  // the entries of a part
   // To primaries, by backups.
   kAskWhole,  // has each segment all its replicas, without those of my node's earlier lives?
+  kDamaged,   // a closed replica is not whole here
   kCount,
 };
 
@@ -56,6 +57,28 @@ inline std::uint32_t level_of(Opcode opcode) {
   }
 }
 inline constexpr std::uint32_t kLevels = 4;
+/// Who may send a request to a server. The transport says who has sent it (Incoming::from).
+enum class Asker : std::uint8_t { kAnyone, kServer, kCoordinator };
+inline Asker asker_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kUpdate:
+    case Opcode::kStartReading:
+    case Opcode::kRecover:
+    case Opcode::kForget:
+      return Asker::kCoordinator;
+    case Opcode::kOpen:
+    case Opcode::kBackupWrite:
+    case Opcode::kSetVersion:
+    case Opcode::kClose:
+    case Opcode::kFree:
+    case Opcode::kReadReplica:
+    case Opcode::kAskWhole:
+    case Opcode::kDamaged:
+      return Asker::kServer;
+    default:
+      return Asker::kAnyone;
+  }
+}
 const char* to_string(Opcode opcode);
 
 }  // namespace pyrdma::tailwind

@@ -31,6 +31,7 @@ Transport::Transport(Env& env, const Options& options, ServerId self, std::uint3
       self_(self),
       bugs_(bugs),
       tick_(std::min<Time>(options.retry_pause, kMillisecond)),
+      receive_count_(self.is_server() ? receives / 2 : receives),
       mutex_(env),
       next_nonce_(env.rng("tailwind/nonce/" + std::to_string(self.life))()),
       batch_(64) {
@@ -40,7 +41,9 @@ Transport::Transport(Env& env, const Options& options, ServerId self, std::uint3
   const fabric::Capabilities& has = device.capabilities();
   const std::uint32_t completions = std::min<std::uint32_t>(has.max_completions, 1U << 14);
   completions_ = device.create_completion_queue(completions);
-  receives_ = device.create_shared_receive_queue(*domain_, receives, 1);
+  receives_ = device.create_shared_receive_queue(*domain_, receive_count_, 1);
+  if (receive_count_ != receives)
+    client_receives_ = device.create_shared_receive_queue(*domain_, receives - receive_count_, 1);
   receive_memory_ = device.allocate(*domain_, std::size_t{receives} * kFrameBytes);
   max_inline_ = std::min<std::uint32_t>(has.max_inline, 256);
   for (std::uint32_t slot = 0; slot < receives; ++slot)
@@ -219,11 +222,19 @@ void Transport::defer(Time at, std::function<void()> act) {
 
 // ---- the polling thread ----
 
+void Transport::throw_overrun() const {
+  throw Error(ErrorCode::kUnavailable,
+              "the completion queue of " + to_string(self_) +
+                  " has overrun, so no request or answer comes any more; start it again")
+      .blaming({self_.node});
+}
+
 void Transport::post_receive(std::int32_t slot) {
   const fabric::Sge sge =
       receive_memory_->sge(static_cast<std::size_t>(slot) * kFrameBytes, kFrameBytes);
   const fabric::ReceiveRequest request{kReceiveBit | static_cast<std::uint64_t>(slot), &sge, 1};
-  receives_->post_receive({&request, 1});
+  const bool is_of_client = static_cast<std::uint32_t>(slot) >= receive_count_;
+  (is_of_client ? client_receives_ : receives_)->post_receive({&request, 1});
 }
 
 bool Transport::poll(std::vector<std::unique_ptr<Incoming>>& requests) {
@@ -377,6 +388,8 @@ void Transport::keep_time() {
       due.push_back(std::move(timers_[i].act));
       timers_.erase(timers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
+    next_timer_ = kForever;
+    for (const Timer& timer : timers_) next_timer_ = std::min(next_timer_, timer.at);
     tend_sessions(now);
     end_quiet();
   }

@@ -3,8 +3,12 @@
 // A node has one transport, whose completion queue one thread polls: the dispatch thread of a
 // server, or the thread of a client. A request opens a connection to the other node if there is
 // none: datagrams carry the addresses of both ends (hello.h). The rendezvous only tells where a
-// node takes datagrams. All receives of a node come from one shared queue. A message longer than a
-// frame goes in several, one behind the other, and is put together at the receiver.
+// node takes datagrams. A message longer than a frame goes in several, one behind the other, and is
+// put together at the receiver.
+//
+// All receives of a node come from one shared queue. A server has another one for what clients
+// send: however many of their requests wait for it, it hears pings, leases and the answers of
+// backups.
 //
 // A connection that a peer has begun ends here when the peer has gone: when a later life of it
 // knocks, or when it does not acknowledge. So an idle connection is probed after each call_timeout,
@@ -81,8 +85,9 @@ class Transport {
   using OnEnd = std::function<void(CallEnd, ByteView answer)>;
   using OnConnected = std::function<void(std::optional<fabric::QpAddress>)>;
 
-  /// `receives`: frames that may wait here. Blocks for the NIC's time. Throws Error when the device
-  /// lacks something.
+  /// `receives`: frames that may wait here. At a server and at the coordinator half of them are for
+  /// clients: a NIC keeps about so many receives at hand, and more would make each slower. Blocks
+  /// for the NIC's time. Throws Error when the device lacks something.
   Transport(Env& env, const Options& options, ServerId self, std::uint32_t receives,
             Bugs bugs = {});
   ~Transport();
@@ -125,8 +130,15 @@ class Transport {
   /// Takes what has come. Appends requests to `requests`, calls the ends of calls and timers that
   /// are due. Returns false when there was nothing to do.
   bool poll(std::vector<std::unique_ptr<Incoming>>& requests);
+  /// Throws Error(kUnavailable) when the completion queue has overrun: nothing comes any more.
+  void expect_completions() const {
+    if (completions_->overrun()) [[unlikely]]
+      throw_overrun();
+  }
   /// Keeps deadlines and timers; at least once a tick.
   void keep_time();
+  /// When the next timer is due of those that keep_time() has left, or kForever.
+  Time next_timer() const { return next_timer_; }
   /// When the last message came that is part of an operation or of a change of the cluster; those
   /// that look after servers, pings and leases, do not count.
   Time last_event() const { return last_event_; }
@@ -195,7 +207,7 @@ class Transport {
   };
 
   enum class EndOf : std::uint8_t { kOutgoing, kIncoming, kLog };
-  std::unique_ptr<fabric::QueuePair> make_queue_pair(EndOf end);
+  std::unique_ptr<fabric::QueuePair> make_queue_pair(EndOf end, bool is_of_client = false);
   std::unique_ptr<fabric::QueuePair> connected(const Hello& knock);
   /// Null when the device has no queue pair left.
   Session* session_to(ServerId to, Time deadline);
@@ -226,6 +238,7 @@ class Transport {
   void end_quiet();
   void take_answer(const Hello& hello);
   void post_receive(std::int32_t slot);
+  [[noreturn]] void throw_overrun() const;
   void run_ended();
   void work_for(std::uint64_t messages) {
     if (options_.dispatch_work != 0 && messages != 0)
@@ -239,7 +252,8 @@ class Transport {
   const Time tick_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
-  std::unique_ptr<fabric::SharedReceiveQueue> receives_;
+  const std::uint32_t receive_count_;                                       // not of clients
+  std::unique_ptr<fabric::SharedReceiveQueue> receives_, client_receives_;  // the latter at servers
   std::unique_ptr<fabric::MemoryRegion> receive_memory_;
   std::vector<std::unique_ptr<fabric::MemoryRegion>> frame_memory_;  // kFramesOfRegion each
   std::vector<std::uint32_t> free_frames_;
@@ -263,6 +277,7 @@ class Transport {
   // Of the polling thread.
   std::vector<fabric::Completion> batch_;
   Time last_event_ = 0;
+  Time next_timer_ = kForever;
 };
 
 }  // namespace pyrdma::tailwind

@@ -61,7 +61,7 @@ class CleanerHost {
   /// 2. bring the survivors to backups, as copies that count from their close on, and close them;
   /// 3. adopt() them and free() `cleaned`, and only then make another head: its digest has the
   ///    survivors and lacks `cleaned`. A digest with both would be correct, too; one with neither
-  ///    loses data;
+  ///    loses data. All that the log had when finish() was called must be committed by then;
   /// 4. free the replicas of `cleaned` when that head is open and the last one closed at all their
   ///    backups. From then on is_in_log() of `cleaned` is false.
   virtual void finish(std::span<const std::uint64_t> cleaned,

@@ -303,6 +303,11 @@ class TailwindStore final : public measure::Workload {
     add("connections", server.transport().connections());
     add("log_connections", server.transport().log_connections());
     add("log_used", server.log().used_bytes(), "bytes");
+    const std::vector<std::string> problems = server.backup().problems();
+    add("backup_problems", problems.size());
+    if (!problems.empty())
+      recorder.notice("the backup has " + std::to_string(problems.size()) +
+                      " problems; the first one: " + problems.front());
   }
 
   static void coordinate(Env& env, const measure::Params& params, const Options& options) {
