@@ -358,7 +358,7 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
   for (const auto& place : table_) {
     Vqp* v = place.load(std::memory_order_acquire);
     if (v == nullptr || v->qp != &qp) continue;
-    if (v->to.handle == nullptr) v->to = {handle, meta};
+    if (v->to.handle == nullptr) v->to = {handle, meta, qp.peer()};
     want_transfer(*v, own, std::nullopt, false);
   }
   progress(own);

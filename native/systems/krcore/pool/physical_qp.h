@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace pyrdma::krcore {
 struct Destination {
   const fabric::AddressHandle* handle = nullptr;
   DctMeta meta;
+  NodeId node = fabric::kNoNode;
 };
 
 /// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4):
@@ -109,8 +111,11 @@ class PhysicalQp {
   bool has_failed = false;        // it flushes, and takes nothing more
   bool behind_a_refusal = false;  // what follows the failed request has not run
   fabric::Status failure = fabric::Status::kSuccess;
-  std::uint32_t unsignaled = 0;                      // at the end of what a post accepted in part
-  std::uint32_t users = 0;                           // virtual queue pairs
+  /// Of a dynamic one that has failed: where the request led that has failed it.
+  std::optional<Destination> failed_at;
+  bool is_past_node = false;     // requests to another node than that one are being flushed
+  std::uint32_t unsignaled = 0;  // at the end of what a post accepted in part
+  std::uint32_t users = 0;       // virtual queue pairs
   std::uint32_t remote_core = 0, remote_number = 0;  // of the other end
   std::uint32_t life = 0;                            // of the peer's node, of a reliable one
   bool peer_has_left = false, has_said_so = false;   // at the end of a reliable one

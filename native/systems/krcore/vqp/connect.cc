@@ -141,6 +141,7 @@ bool Service::place_at_once(CorePool& pool, Vqp& v) {
   }
   Destination to;
   if (pool.dynamic.empty() || !has_cached(v.node, to.meta)) return false;
+  to.node = v.node;
   to.handle = peers_->handle_of(v.node);
   if (to.handle == nullptr) return false;
   place_dynamic(pool, v, to);
@@ -184,6 +185,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   Destination to;
   const ConnectResult result = resolve(node, to.meta);
   if (result != ConnectResult::kConnected) return result;
+  to.node = node;
   to.handle = peers_->handle_of(node);
   if (to.handle == nullptr) {
     // This life of the node ended before it had a port; the next one has other metadata.

@@ -297,7 +297,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   v->node = header.from_node;
   v->peer = header.from;
   v->peer_epoch = header.from_epoch;
-  v->to = {peers_->handle_of_sender(header.from_node), header.meta};
+  v->to = {peers_->handle_of_sender(header.from_node), header.meta, header.from_node};
   adopt(*v, lock.pool->next_to(v->node, v->to));
   v->state.store(VqpState::kConnected);
   bound.replies[sender].vqp = v->id;

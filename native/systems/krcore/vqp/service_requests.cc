@@ -44,7 +44,7 @@ void Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& m
   message.request.opcode = fabric::Opcode::kSend;
   message.header = header;
   message.node = node;
-  message.to = {peers_->handle_of_sender(node), meta};
+  message.to = {peers_->handle_of_sender(node), meta, node};
   const std::lock_guard<Mutex> lock(pool.mutex);
   make_place(pool, message);
   if (send(pool, message) != Sent::kNow) pool.deferred.push_back(message);

@@ -38,7 +38,7 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
     piece.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, sge.length));
     left -= piece.length;
   }
-  read.to = {peers_->handle_of_sender(item.header.from_node), item.header.meta};
+  read.to = {peers_->handle_of_sender(read.node), item.header.meta, read.node};
   const std::lock_guard<Mutex> lock(pool.mutex);
   make_place(pool, read);
   if (send(pool, read) != Sent::kNow) pool.deferred.push_back(read);
