@@ -176,7 +176,7 @@ void Service::want_reliable(std::uint32_t core, NodeId node) {
     const std::lock_guard<Mutex> lock(jobs_mutex_);
     if (!wanted_.emplace(core, node).second) return;
   }
-  add_job({Job::kMake, {}, core, node, nullptr, false});
+  add_job({Job::kMake, {}, core, node, 0, false});
 }
 
 // A connection that is being made is a way. The peer may use it before this node knows that it is

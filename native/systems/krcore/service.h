@@ -165,7 +165,7 @@ class Service {
     ControlMessage offer;
     std::uint32_t core = 0;
     NodeId node = 0;
-    PhysicalQp* qp = nullptr;
+    std::uint32_t number = 0;  // kRevive: of the queue pair, which may have gone meanwhile
     bool is_one_more = false;  // kMake: even if there is one
   };
 
@@ -315,6 +315,7 @@ class Service {
   void serve_metadata();
   void use_metadata_server();
   void register_at_meta_servers(Time timeout, bool is_builder);
+  void ask_for_registrations();
   void sample();
   enum class Made : std::uint8_t { kConnection, kNoAnswer, kNoRoom };
   void begin_making(const Job& job);
@@ -337,7 +338,7 @@ class Service {
   bool make_room(CorePool& pool);
   void vacate(CorePool& pool, PhysicalQp& qp);
   void run_job(const Job& job);
-  void revive(CorePool& pool, PhysicalQp* qp);
+  void revive(CorePool& pool, std::uint32_t number);
   bool connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder);
   void reconnect_meta_servers();
   void end_left();

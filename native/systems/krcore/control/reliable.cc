@@ -84,7 +84,7 @@ void Service::make_one_more(std::uint32_t core, NodeId node) {
     return own.reliable.count(node);
   };
   const std::size_t before = count();
-  add_job({Job::kMake, {}, own.core, node, nullptr, true});
+  add_job({Job::kMake, {}, own.core, node, 0, true});
   env_.poll_until([&] { return count() > before; }, env_.now() + kMade);
 }
 

@@ -269,7 +269,7 @@ void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
 void Service::has_drained(CorePool& pool, PhysicalQp& qp) {
   qp.uncompleted = 0;
   qp.unsignaled = 0;
-  add_job({Job::kRevive, {}, pool.core, qp.peer(), &qp, false});
+  add_job({Job::kRevive, {}, pool.core, qp.peer(), qp.qp().qp_num(), false});
 }
 
 // Gives those with pending posts their turn.
