@@ -26,54 +26,10 @@
 #include "systems/krcore/meta/meta_client.h"
 #include "systems/krcore/meta/meta_server.h"
 #include "systems/krcore/pool/core_pool.h"
+#include "systems/krcore/service_types.h"
 #include "systems/krcore/vqp/vqp.h"
 
 namespace pyrdma::krcore {
-
-enum class ConnectResult : std::uint8_t {
-  kConnected,
-  kAlreadyConnected,
-  kUnknownNode,  // no metadata, and the node does not answer
-  kNoServer,     // no meta server answers, nor the node
-  kNoRoom,       // without dynamic connections: one of the two nodes has no room for another one
-  kBadId,
-};
-
-/// What happened to a list of requests. Nothing of a list with a bad request is posted.
-struct PushResult {
-  std::uint32_t accepted = 0;
-  fabric::PostError error = fabric::PostError::kNone;
-  fabric::Status status =
-      fabric::Status::kSuccess;  // of the bad request, which is number `accepted`
-};
-
-/// A message, as qpop_msgs returns it.
-struct Message {
-  VqpId reply;  // a virtual queue pair connected to the sender; none for a directly connected pair
-  std::uint64_t wr_id = 0;  // of the receive that took it
-  std::uint32_t bytes = 0;
-  std::uint32_t immediate = 0;
-  bool has_immediate = false;
-  fabric::Opcode opcode = fabric::Opcode::kReceive;
-  fabric::Status status = fabric::Status::kSuccess;
-  NodeId from = fabric::kNoNode;
-};
-
-/// How long a node may take to tell about itself, by datagrams.
-inline constexpr Time kNodeAnswers = 20 * kMillisecond;
-
-/// Where the ValidMR table is of the node that tells about itself.
-inline ValidMrRecord location_in(const ControlMessage& message) {
-  const TableAddress& table = message.tables[0];
-  return {table.region.addr, table.region.rkey, table.buckets, table.entries,
-          message.meta.incarnation};
-}
-
-struct Counters {
-  std::atomic<std::uint64_t> connects{0}, rc_hits{0}, cache_hits{0}, meta_reads{0};
-  std::atomic<std::uint64_t> region_misses{0}, transfers{0}, refused_messages{0}, malformed{0};
-  std::atomic<std::uint64_t> reposted{0}, rc_made{0}, rc_reclaimed{0}, zero_copies{0};
-};
 
 /// A service whose background thread has ended with an error cannot go on. Then each call that
 /// creates, connects, posts or polls throws this error.
@@ -195,14 +151,14 @@ class Service {
   Usual usual(const Vqp& v, Time now) const;
   bool is_usual(const Usual& usual, const fabric::WorkRequest& request, Checked& out) const;
   bool knows_region(const Vqp& v, Time now) const {
-    return v.region.node == v.node && v.region.entry.expires > now &&
+    return v.region.node == v.node && v.region.epoch == v.epoch && v.region.entry.expires > now &&
            v.region.forgotten == forgotten_.load(std::memory_order_acquire);
   }
   fabric::Status check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time now,
                                  Checked& out);
   fabric::Status check_message(const fabric::WorkRequest& request, Checked& out);
   /// Finds the region of a remote key in the core's MRStore, else in the node's ValidMR table.
-  fabric::Status find_region(Vqp& v, std::uint32_t key, Time now);
+  fabric::Status find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& region);
 
   // vqp/push.cc
   PushResult check_list(Vqp& v, std::span<const fabric::WorkRequest> list, std::size_t& count);
@@ -237,7 +193,7 @@ class Service {
   void tell_owner(Vqp& v);
   /// Completes the zero-copy send with that ticket, if there is one.
   void complete_ticket(Vqp& v, std::uint64_t ticket, fabric::Status status);
-  void fail_vqp(Vqp& v, fabric::Status status);
+  void fail_vqp(Vqp& v);
   std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);
   void hold(CorePool& pool, Vqp& v, const Prepared& request);
@@ -293,10 +249,21 @@ class Service {
   void want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, bool is_answer);
 
   // memory/valid_mr.cc
-  bool location_of(Vqp& v, ValidMrRecord& record);
-  LookupResult look_up_region(Vqp& v, std::uint32_t key, RegionRecord& record);
-  bool read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t offset,
-                std::span<std::byte> into);
+  /// A connection of a queue pair, which another thread may reset meanwhile.
+  struct Connection {
+    NodeId node = fabric::kNoNode;
+    std::uint16_t epoch = 0;
+    std::optional<std::uint32_t> life;  // of the node, once it is known
+  };
+  static Connection connection_of(Vqp& v);
+  bool has_way(Vqp& v, Connection& of);
+  bool location_of(const Connection& of, ValidMrRecord& record);
+  LookupResult look_up_region(Vqp& v, const Connection& of, std::uint32_t key,
+                              RegionRecord& record);
+  struct Look;
+  bool has_begun(Vqp& v, std::uint16_t epoch, const fabric::WorkRequest& request, Look& look);
+  bool read_for(Vqp& v, const Connection& of, const fabric::RemoteRegion& from,
+                std::uint64_t offset, std::span<std::byte> into);
 
   // control/background.cc
   void boot();
@@ -420,7 +387,7 @@ struct Service::CoreState {
   MrStore store;
   // Places into which the service's own READs go; guarded by the pool's lock.
   std::unique_ptr<fabric::MemoryRegion> scratch;
-  std::vector<std::uint32_t> free_scratch;
+  std::vector<LookupRead> lookups;  // of each place
   std::vector<VqpId> waiting;  // have pending posts; guarded by the pool's lock
   std::vector<VqpId> asking;   // wait for an answer of their peer; likewise
 };

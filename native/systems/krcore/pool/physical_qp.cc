@@ -25,6 +25,7 @@ Prepared& Prepared::operator=(const Prepared& other) {
   } else {
     sges = other.sges;
     header = other.header;
+    lookup = other.lookup;
   }
   if (fetched != nullptr || other.fetched != nullptr) fetched = other.fetched;
   return *this;

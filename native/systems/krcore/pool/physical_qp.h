@@ -38,6 +38,21 @@ struct RequestId {
 inline constexpr std::uint32_t kMostSges = 4;  // of a user's request
 inline constexpr std::uint64_t kNoEntry = ~0ULL;
 
+/// A READ of the service for which a thread waits. The lock of its pool guards it.
+struct LookupRead {
+  enum State : std::uint8_t { kFree, kUnderWay, kDone, kFailed, kAgain };
+  State state = kFree;
+  bool is_left = false;  // nobody waits any more
+  /// The READ has ended. It may write until then, so its place is not free before.
+  void end_as(State end) {
+    state = is_left ? kFree : end;
+    is_left = false;
+  }
+  void end(fabric::Status status) {
+    end_as(status == fabric::Status::kSuccess ? kDone : kFailed);
+  }
+};
+
 /// A request that has passed the checks, with physical keys. It owns what the request points to.
 /// The fields are in the order in which a list of one-sided requests writes them.
 struct Prepared {
@@ -46,6 +61,7 @@ struct Prepared {
     kMessage,   // its payload lies in the user's buffer or in its header's place
     kInternal,  // of the service: a fake request, an answer
     kFetch,     // the READ of the zero-copy protocol
+    kLookup,    // a READ of a remote table
   };
   Prepared() = default;
   Prepared(const Prepared& other) { *this = other; }
@@ -66,6 +82,7 @@ struct Prepared {
   std::uint32_t node = fabric::kNoNode;         // of a request that may be deferred: the target's
   MessageHeader header;                         // kMessage, kInternal: in front of the payload
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
+  LookupRead* lookup = nullptr;                        // kLookup
 };
 
 class PhysicalQp {

@@ -117,7 +117,7 @@ void Service::adopt(Vqp& v, PhysicalQp* qp) {
   const std::uint32_t life = qp->is_dynamic() ? v.to.meta.incarnation : qp->life;
   if (v.life && *v.life != life) {
     env_.reached("krcore/peer_restarted");
-    fail_vqp(v, fabric::Status::kRetryExceeded);
+    fail_vqp(v);
     return;
   }
   v.life = life;
@@ -208,8 +208,10 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
   if (v == nullptr) return ConnectResult::kBadId;
   if (node >= env_.nodes()) return ConnectResult::kUnknownNode;
   ++counters_.connects;
+  std::uint16_t epoch = 0;
   {
     const SendLock lock(*v);
+    epoch = v->epoch;
     if (v->state.load() == VqpState::kConnected) return ConnectResult::kAlreadyConnected;
     v->node = node;
     v->port = port;
@@ -221,7 +223,10 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
     }
   }
   const ConnectResult result = place_after_asking(*v, node);
-  if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
+  if (result != ConnectResult::kConnected) return result;
+  const SendLock lock(*v);
+  if (v->epoch != epoch) return ConnectResult::kBadId;  // another thread has ended it
+  v->state.store(VqpState::kConnected);
   return result;
 }
 
@@ -382,7 +387,7 @@ void Service::fail(VqpId id) {
   Vqp* v = find(id);
   if (v == nullptr) return;
   const SendLock lock(*v);
-  fail_vqp(*v, fabric::Status::kFlushed);
+  fail_vqp(*v);
 }
 
 // Ends the queue pair as a NIC does that finds a bad request. Returns false when its queue is full.
@@ -394,7 +399,7 @@ bool Service::end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status 
   const bool has_failed = v->state.load() == VqpState::kError;
   v->completions.push_back(
       {bad.wr_id, 0, bad.opcode, has_failed ? fabric::Status::kFlushed : status, true, true});
-  fail_vqp(*v, status);
+  fail_vqp(*v);
   env_.notify(v->watch);
   return true;
 }

@@ -127,7 +127,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
                                 : Status::kGeneral;
         complete_ticket(*v, header.ticket, status);
         v->refusal = status;
-        fail_vqp(*v, status);
+        fail_vqp(*v);
       }
       return;
     case MessageKind::kFake:

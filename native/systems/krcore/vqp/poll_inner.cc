@@ -101,7 +101,10 @@ std::uint32_t Service::end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most) {
 }
 
 void Service::finish(Prepared& request, Status status, Vqp* v) {
-  if (v == nullptr) return;
+  if (v == nullptr) {
+    if (request.kind == Prepared::Kind::kLookup) request.lookup->end(status);
+    return;
+  }
   switch (request.kind) {
     case Prepared::Kind::kUser:
       complete(*v, request.entry, status);
@@ -113,19 +116,17 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
         complete(*v, request.entry, status);
       return;
     case Prepared::Kind::kInternal:
-      if (request.request.opcode == fabric::Opcode::kRead) {
-        v->read_done = true;
-        v->read_failed = status != Status::kSuccess;
-        env_.notify(v->watch);
-      } else if (request.header.kind == MessageKind::kFake &&
-                 request.ticket == v->transfer.ticket) {
-        // Also if it failed: what was before it has ended, or waits to be posted again.
+      // Also if it failed: what was before it has ended, or waits to be posted again.
+      if (request.header.kind == MessageKind::kFake && request.ticket == v->transfer.ticket)
         v->transfer.fake_done = true;
-      }
       return;
     case Prepared::Kind::kFetch:
       request.fetched->store(status == Status::kSuccess ? InboxItem::kReady : InboxItem::kFailed,
                              std::memory_order_release);
+      env_.notify(v->watch);
+      return;
+    case Prepared::Kind::kLookup:
+      request.lookup->end(status);
       env_.notify(v->watch);
       return;
   }
@@ -160,14 +161,11 @@ void Service::complete_ticket(Vqp& v, std::uint64_t ticket, Status status) {
   }
 }
 
-void Service::fail_vqp(Vqp& v, Status status) {
+void Service::fail_vqp(Vqp& v) {
   if (v.state.load(std::memory_order_relaxed) == VqpState::kError) return;
   v.state.store(VqpState::kError, std::memory_order_release);
   for (; !v.pending.empty(); v.pending.pop_front()) {
-    Prepared& held = v.pending.front();
-    const bool is_own =
-        held.kind == Prepared::Kind::kInternal || held.kind == Prepared::Kind::kFetch;
-    finish(held, is_own ? status : Status::kFlushed, &v);
+    finish(v.pending.front(), Status::kFlushed, &v);
   }
   // What waits for its receiver's READ has no other end.
   for (std::uint64_t number = v.completions.begin(); number != v.completions.end(); ++number) {
@@ -222,7 +220,9 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   if (v == nullptr || failed.kind == Prepared::Kind::kFetch) return v;
   const bool is_lost = wc.status == Status::kRetryExceeded;
   // A peer that does not answer the service does not answer its user either.
-  if (failed.kind != Prepared::Kind::kInternal || is_lost) fail_vqp(*v, wc.status);
+  const bool is_services =
+      failed.kind == Prepared::Kind::kInternal || failed.kind == Prepared::Kind::kLookup;
+  if (!is_services || is_lost) fail_vqp(*v);
   const bool is_from_peer = is_lost || wc.status == Status::kRemoteAccess ||
                             wc.status == Status::kRemoteInvalidRequest ||
                             wc.status == Status::kRemoteOperation;
@@ -256,6 +256,8 @@ void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
     env_.reached("krcore/reposted");
     if (flushed.kind == Prepared::Kind::kFetch)
       pool.deferred.push_back(flushed);
+    else if (flushed.kind == Prepared::Kind::kLookup)
+      flushed.lookup->end_as(LookupRead::kAgain);  // its thread posts it again
     else
       hold(pool, *v, flushed);
     return;
@@ -263,7 +265,7 @@ void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
   finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
   const bool is_users =
       flushed.kind == Prepared::Kind::kUser || flushed.kind == Prepared::Kind::kMessage;
-  if (!is_dead && is_users) fail_vqp(*v, qp.failure);
+  if (!is_dead && is_users) fail_vqp(*v);
 }
 
 void Service::has_drained(CorePool& pool, PhysicalQp& qp) {

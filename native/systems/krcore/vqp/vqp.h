@@ -51,6 +51,7 @@ struct Checked {
 /// The remote region that a queue pair has used last.
 struct KnownRegion {
   NodeId node = fabric::kNoNode;
+  std::uint16_t epoch = 0;      // of the connection
   std::uint32_t key = 0;        // the virtual one
   std::uint64_t forgotten = 0;  // how often the service had forgotten its regions
   MrStore::Entry entry;
@@ -158,7 +159,8 @@ class Vqp {
   // The sending side, guarded by the lock of `pool`.
   std::atomic<CorePool*> pool{nullptr};
   std::atomic<VqpState> state{VqpState::kCreated};
-  NodeId node = fabric::kNoNode;
+  /// A thread that posts looks at it without the lock, while another one may reset the queue pair.
+  std::atomic<NodeId> node{fabric::kNoNode};
   std::uint32_t port = 0;
   std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
   /// A message for an earlier connection is dropped; its look takes no lock.
@@ -176,8 +178,7 @@ class Vqp {
   std::uint64_t next_ticket = 1;     // of transfers
   std::uint64_t next_announced = 1;  // ticket of the next zero-copy send of the connection
   bool has_sent_messages = false;
-  bool read_done = false, read_failed = false;  // of a READ of the service for this queue pair
-  bool is_waiting = false;                      // in the pool's list of those with pending posts
+  bool is_waiting = false;  // in the pool's list of those with pending posts
   fabric::Status refusal = fabric::Status::kSuccess;  // why the peer took no message
   Watch watch;                                        // a completion is ready
 
