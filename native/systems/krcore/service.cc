@@ -34,6 +34,9 @@ Service::Service(Env& env, const Options& options)
   options_.check(env.nodes());
   const fabric::Capabilities& able = env.device().capabilities();
   max_message_ = able.max_message;
+  max_inline_ = able.max_inline < sizeof(MessageHeader)
+                    ? 0
+                    : std::min(able.max_inline, kMostInline) - sizeof(MessageHeader);
   if (!able.ud || !able.srq || !able.rc) {
     throw Error(ErrorCode::kUnavailable,
                 "krcore: device '" + env.device().name() +

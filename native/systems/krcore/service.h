@@ -46,6 +46,8 @@ class Service {
   const Options& options() const { return options_; }
   Regions& regions() { return *regions_; }
   Counters& counters() { return counters_; }
+  /// Of a virtual queue pair, in bytes.
+  std::uint32_t max_inline() const { return max_inline_; }
   std::uint64_t next_number() { return next_number_.fetch_add(1, std::memory_order_relaxed); }
 
   // Control path (algorithm 1). Costs no network, unless connect() misses the caches.
@@ -161,7 +163,8 @@ class Service {
   fabric::Status find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& region);
 
   // vqp/push.cc
-  PushResult check_list(Vqp& v, std::span<const fabric::WorkRequest> list, std::size_t& count);
+  PushResult check_list(Vqp& v, Time now, std::span<const fabric::WorkRequest> list,
+                        std::size_t& count);
   void post_piece(CorePool& pool, Vqp& v, std::span<const Checked> piece, std::uint64_t entry,
                   std::uint64_t order);
   bool has_rows(CorePool& pool, Vqp& v, std::size_t count);
@@ -175,12 +178,24 @@ class Service {
   std::uint32_t post_newest(CorePool& pool, PhysicalQp& qp, std::size_t count);
   /// Posts requests of the service; returns how many are accepted.
   std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<const Prepared> list);
+  static void keep_payload(Prepared& request);
+
+  // vqp/held.cc
+  void hold(CorePool& pool, Vqp& v, const Prepared& request);
   void flush_pending(CorePool& pool, Vqp& v);
+  /// Nothing: the remote region must be looked up again.
+  std::optional<fabric::Status> check_held(CorePool& pool, const Vqp& v, Prepared& held);
+  bool has_buffers(const Prepared& request, std::uint64_t domain, std::uint32_t first,
+                   std::uint32_t pieces) const;
+  void refuse_held(Vqp& v, fabric::Status status);
+  void serve_held(VqpId id, Vqp& v);
+  void look_up_held(Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
   void want_answer(CorePool& pool, Vqp& v);
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
+  bool poll_for(Vqp& v, std::vector<const fabric::CompletionQueue*>& polled);
   Watch* arrivals_of(VqpId id);
   Vqp* owner_of(const Prepared& request, VqpId id);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
@@ -196,7 +211,6 @@ class Service {
   void fail_vqp(Vqp& v);
   std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);
-  void hold(CorePool& pool, Vqp& v, const Prepared& request);
   void has_drained(CorePool& pool, PhysicalQp& qp);
 
   // vqp/messages.cc
@@ -224,18 +238,30 @@ class Service {
   void send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                             const MessageHeader& header);
   void send_deferred(CorePool& pool);
-  void put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
-  void refuse_short(const Vqp& v, InboxItem& item);
+  void put_into(const Vqp& v, InboxItem& item, const std::byte* payload, PostedReceive&& receive);
+  bool has_buffers(const Vqp& v, const PostedReceive& receive) const;
+  void refuse_untaken(const Vqp& v, InboxItem& item);
   void match(Vqp& v);
   bool has_ready(Vqp& v);
   void lose_messages_of(Vqp& v, const Sender& sender);
   bool fetch(Vqp& v, InboxItem& item);
+  void read_payload(Vqp& v, InboxItem& item);
+  void announce_again(Vqp& v, InboxItem& item, const MessageHeader& header);
+  void look_at_fetch(InboxItem& item) const;
+  std::optional<InboxItem::State> end_without_read(const Prepared& fetch);
   bool is_known(Vqp& v, const MessageHeader& header);
   static bool can_note(const Vqp& v, const MessageHeader& header);
   void note_taken(Vqp& v, const InboxItem& item);
   MessageHeader done_of(const MessageHeader& announced, CorePool& pool) const;
   void poll_all(CorePool& pool, NodeId node);
+  static bool is_refused(const Vqp& v, const Sender& sender);
+
+  // vqp/replies.cc
   VqpId reply_to(Vqp& bound, const MessageHeader& header);
+  bool reclaim_replies(Vqp& bound);
+  bool reclaim_of_others(const Vqp& bound);
+  bool is_idle(Vqp::Reply& reply, std::uint64_t now);
+
   MessageHeader header_of(const Vqp& v, MessageKind kind, CorePool& pool) const;
   /// Fills in the two ends of a message's connection.
   void address(const Vqp& v, CorePool& pool, MessageHeader& header) const;
@@ -300,6 +326,7 @@ class Service {
   bool has_confirmed(const ControlMessage& offer);
   void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);
+  void leave_earlier_lives(CorePool& pool);
   void accept_meta(const ControlMessage& offer);
   std::size_t held(CorePool& pool);
   bool make_room(CorePool& pool);
@@ -316,6 +343,7 @@ class Service {
   Options options_;
   std::atomic<bool> samples_{false};
   std::uint64_t max_message_ = 0;  // bytes
+  std::uint32_t max_inline_ = 0;   // bytes, beside the header of a message
   std::atomic<bool> stops_{false}, has_booted_{false};
   std::atomic<std::uint64_t> next_number_{1};
   std::atomic<std::uint64_t> forgotten_{0};  // see KnownRegion
@@ -388,8 +416,8 @@ struct Service::CoreState {
   // Places into which the service's own READs go; guarded by the pool's lock.
   std::unique_ptr<fabric::MemoryRegion> scratch;
   std::vector<LookupRead> lookups;  // of each place
-  std::vector<VqpId> waiting;  // have pending posts; guarded by the pool's lock
-  std::vector<VqpId> asking;   // wait for an answer of their peer; likewise
+  std::vector<VqpId> waiting;       // have pending posts; guarded by the pool's lock
+  std::vector<VqpId> asking;        // wait for an answer of their peer; likewise
 };
 
 /// Holds the lock of the pool that a queue pair uses, which may change until it is held.

@@ -326,6 +326,11 @@ void Service::forget_earlier_lives(CorePool& own) {
     return now - each.at > kOfferKept ||
            (each.life < peers_->life_of(each.node) && !options_.bugs.has(Bug::kOffersOfLastLife));
   });
+  leave_earlier_lives(own);
+}
+
+// Any thread may call it.
+void Service::leave_earlier_lives(CorePool& own) {
   const std::lock_guard<Mutex> lock(own.mutex);
   for (auto each = own.reliable.begin(); each != own.reliable.end();) {
     const auto next = std::next(each);

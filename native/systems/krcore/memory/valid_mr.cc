@@ -45,8 +45,11 @@ bool Service::location_of(const Connection& of, ValidMrRecord& record) {
     if (!ask(of.node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers)) return false;
     record = location_in(reply);
   }
-  // The builder ends the reliable connections of a life that is known to have ended.
-  while (peers_->life_of(of.node) < record.incarnation && peers_->find_next(of.node)) {
+  if (record.incarnation > of.life) {
+    // A later connect must not meet what leads to the life that has ended.
+    while (peers_->life_of(of.node) < record.incarnation && peers_->find_next(of.node)) {
+    }
+    for (const auto& pool : pools_) leave_earlier_lives(*pool);
   }
   const std::lock_guard<Mutex> lock(cache_mutex_);
   Cached& cached = cache_[of.node];

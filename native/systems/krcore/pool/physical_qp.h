@@ -35,7 +35,8 @@ struct RequestId {
   }
 };
 
-inline constexpr std::uint32_t kMostSges = 4;  // of a user's request
+inline constexpr std::uint32_t kMostSges = 4;      // of a user's request
+inline constexpr std::uint32_t kMostInline = 220;  // bytes, with the header of a message
 inline constexpr std::uint64_t kNoEntry = ~0ULL;
 
 /// A READ of the service for which a thread waits. The lock of its pool guards it.
@@ -48,9 +49,7 @@ struct LookupRead {
     state = is_left ? kFree : end;
     is_left = false;
   }
-  void end(fabric::Status status) {
-    end_as(status == fabric::Status::kSuccess ? kDone : kFailed);
-  }
+  void end(fabric::Status status) { end_as(status == fabric::Status::kSuccess ? kDone : kFailed); }
 };
 
 /// A request that has passed the checks, with physical keys. It owns what the request points to.
@@ -78,11 +77,17 @@ struct Prepared {
   std::uint64_t ticket = 0;                     // of a zero-copy send, or of a transfer
   Destination to;                               // of this request; on a reliable connection unused
   std::array<fabric::Sge, kMostSges + 1> sges;  // the first of a message is its header's place
-  std::uint32_t pieces = 0;                     // of the payload of a message
-  std::uint32_t node = fabric::kNoNode;         // of a request that may be deferred: the target's
-  MessageHeader header;                         // kMessage, kInternal: in front of the payload
+  /// The virtual keys of its buffers and of its remote region, for a second check.
+  std::array<std::uint32_t, kMostSges> local_keys;
+  std::uint32_t remote_key = 0;
+  std::uint32_t pieces = 0;              // of the payload of a message
+  std::uint32_t node = fabric::kNoNode;  // of a request that may be deferred: the target's
+  MessageHeader header;                  // kMessage, kInternal: in front of the payload
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
+  Time good_until = 0;                                 // kFetch: of its announcement
   LookupRead* lookup = nullptr;                        // kLookup
+  /// With kInline: the payload as it was at the post.
+  std::shared_ptr<const std::vector<std::byte>> kept;
 };
 
 class PhysicalQp {

@@ -29,7 +29,8 @@ Status Service::check(Vqp& v, const fabric::WorkRequest& request, Time now, Chec
   for (std::uint32_t i = 0; i < out.pieces; ++i) out.bytes += request.sges[i].length;
   const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
-  if (is_inline && (returns || out.bytes > v.options.max_inline)) return Status::kLocalQpOperation;
+  if (is_inline && (returns || out.bytes > std::min(v.options.max_inline, max_inline_)))
+    return Status::kLocalQpOperation;
   const bool is_checked = is_message || !options_.bugs.has(Bug::kNoCheck);
   for (std::uint32_t i = 0; i < out.pieces; ++i) {
     out.lkeys[i] = request.sges[i].lkey;

@@ -313,18 +313,25 @@ std::size_t Service::take(VqpId id, std::span<fabric::Completion> out) {
   return take_ready(*v, out);
 }
 
+// Returns false if the queue pair needs a call that waits for others.
+bool Service::poll_for(Vqp& v, std::vector<const fabric::CompletionQueue*>& polled) {
+  const SendLock lock(v);
+  if (v.qp == nullptr) return false;
+  const fabric::CompletionQueue* queue = &v.qp->completions();
+  if (std::ranges::find(polled, queue) == polled.end()) {
+    polled.push_back(queue);
+    poll_inner(*lock.pool, *v.qp);
+  }
+  return v.unchecked == 0;
+}
+
 std::size_t Service::poll_physical(std::span<const VqpId> ids) {
   failure_.check();
   std::vector<const fabric::CompletionQueue*> polled;
   for (const VqpId id : ids) {
     Vqp* v = find(id);
     if (v == nullptr) continue;
-    const SendLock lock(*v);
-    if (v->qp == nullptr) continue;
-    const fabric::CompletionQueue* queue = &v->qp->completions();
-    if (std::ranges::find(polled, queue) != polled.end()) continue;
-    polled.push_back(queue);
-    poll_inner(*lock.pool, *v->qp);
+    if (!poll_for(*v, polled)) serve_held(id, *v);
   }
   return polled.size();
 }
@@ -334,7 +341,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   Vqp* v = find(id);
   if (v == nullptr) return 0;
   std::size_t taken = 0;
-  bool is_unplaced = false, waits_for_peer = false;
+  bool needs_others = false, waits_for_peer = false;
   {
     const SendLock lock(*v);
     if (v->qp != nullptr) poll_inner(*lock.pool, *v->qp);
@@ -344,7 +351,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
     }
     const bool has_work =
         !v->pending.empty() || !v->announced.empty() || v->transfer.stage == Transfer::kRunning;
-    is_unplaced = v->qp == nullptr && has_work;
+    needs_others = (v->qp == nullptr && has_work) || v->unchecked != 0;
     taken = take_ready(*v, out);
     waits_for_peer =
         taken == 0 &&
@@ -352,8 +359,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   }
   // The answer of the peer comes as a message.
   if (waits_for_peer) dispatch(*v->pool.load(std::memory_order_acquire));
-  // Its physical queue pair is gone, and it has no metadata for a dynamic one.
-  if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);
+  if (needs_others) serve_held(id, *v);
   if (taken == 0) failure_.check();  // nothing may ever come
   return taken;
 }

@@ -57,6 +57,12 @@ void Service::send_deferred(CorePool& pool) {
   for (std::size_t left = pool.deferred.size(); left-- > 0;) {
     Prepared request = pool.deferred.front();
     pool.deferred.pop_front();
+    if (request.kind == Prepared::Kind::kFetch) {
+      if (const auto end = end_without_read(request)) {
+        request.fetched->store(*end, std::memory_order_release);
+        continue;
+      }
+    }
     const Sent sent = send(pool, request);
     if (sent == Sent::kNow) continue;
     if (options_.bugs.has(Bug::kNoWayKept)) return pool.deferred.push_front(request);

@@ -3,6 +3,7 @@
 // A fake request tells when all requests before it are done; the peer's acknowledgement, when it
 // has dispatched all messages before the notification. Both may begin at once: the one that is
 // asked while it asks acknowledges, and begins no second transfer. Posts wait meanwhile.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -59,9 +60,9 @@ void Service::ask_again(CorePool& pool) {
   std::vector<VqpId> turn;
   turn.swap(asking);
   const Time now = env_.now();
-  const auto is_due = [&](Time& again, Time& interval) {
+  const auto is_due = [&](Time& again, Time& interval, Time longest = kForever) {
     if (again > now) return false;
-    interval *= 2;
+    interval = std::min(2 * interval, longest);
     again = now + interval;
     return true;
   };
@@ -83,9 +84,15 @@ void Service::ask_again(CorePool& pool) {
       post_physical(pool, *v->qp, {&message, 1});
     }
     for (Question& question : v->announced) {
+      // The receiver may read for a lease from an announcement on (vqp/zero_copy.cc).
       if (v->qp == nullptr || v->qp->has_failed || v->qp->room() == 0 ||
-          !is_due(question.again, question.interval))
+          !is_due(question.again, question.interval, options_.lease / 2))
         continue;
+      if (!has_buffers(question.message, v->options.domain, 1, 1)) {
+        complete_ticket(*v, question.message.ticket, fabric::Status::kLocalProtection);
+        fail_vqp(*v);
+        break;  // it announces nothing any more
+      }
       env_.reached("krcore/asked_again");
       Prepared message = question.message;
       message.kind = Prepared::Kind::kInternal;
