@@ -268,6 +268,8 @@ class Service {
 
   // vqp/transfer.cc
   void begin_transfer(CorePool& pool, Vqp& v);
+  void ask_for_dispatch(Vqp& v);
+  void ask_by_another_way(CorePool& pool, Vqp& v);
   void end_transfer(CorePool& pool, Vqp& v);
   void on_transfer(CorePool& pool, const MessageHeader& header);
   void ask_again(CorePool& pool);
@@ -298,6 +300,7 @@ class Service {
   void look_after(CorePool& pool);
   void let_pollers_look();
   void run_builder();
+  void end_what_has_ended();
   void take_control(const ControlMessage& message);
   void answer(const ControlMessage& to, ControlMessage message);
   void send_if_due(Inquiry& inquiry);

@@ -43,6 +43,7 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
   Inquiry inquiry(inquiries_, request, env_.now() + timeout);
   for (;;) {
     send_if_due(inquiry);
+    if (is_builder) end_what_has_ended();
     std::optional<Job> job;
     bool can_advance = false;
     const auto has_news = [&] {
@@ -52,7 +53,8 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
       }
       return inquiry.is_answered() || job.has_value() || can_advance || has_ended();
     };
-    while (env_.poll_until(has_news, std::min(inquiry.end, inquiry.again),
+    const Time until = std::min(inquiry.end, inquiry.again);
+    while (env_.poll_until(has_news, is_builder ? std::min(until, env_.now() + kIdleTurn) : until,
                            is_builder ? nullptr : &inquiries_.watch()) &&
            (job || can_advance)) {
       if (job) run_job(*std::exchange(job, std::nullopt));
@@ -64,6 +66,12 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
     }
     if (has_ended() || env_.now() >= inquiry.end) return false;
   }
+}
+
+// No dead node that the builder asks keeps memory, and connections to lives that have ended.
+void Service::end_what_has_ended() {
+  regions_->free_ended(env_.now());
+  for (const auto& pool : pools_) forget_earlier_lives(*pool);
 }
 
 std::optional<Service::Job> Service::next_job() {
@@ -197,7 +205,7 @@ void Service::run_builder() {
     }
     {
       const Scope step(env_, scope::builder_turn);
-      regions_->free_ended(env_.now());
+      end_what_has_ended();
       end_left();
     }
     let_pollers_look();

@@ -372,7 +372,6 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
 // Destroys what both ends have left.
 void Service::end_left() {
   for (const auto& pool : pools_) {
-    forget_earlier_lives(*pool);
     std::vector<std::unique_ptr<PhysicalQp>> ended;
     std::vector<ControlMessage> farewells;
     std::vector<NodeId> peers;

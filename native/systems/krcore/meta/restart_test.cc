@@ -45,5 +45,28 @@ TEST(KrcoreMetaSim, AServerThatBeginsAnewKnowsAllNodes) {
   });
 }
 
+// The background asks the dead server again and again. Places of regions whose leases have ended
+// are free meanwhile.
+TEST(KrcoreMetaSim, ADeadServerKeepsNoRegions) {
+  constexpr std::uint32_t kRegions = 4;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.lease = kMillisecond;
+    options.timeout_us = 100;
+    options.regions = kRegions;
+    Service service(env, options);
+    runtime::node_barrier(env, "up");
+    if (env.node() == 0) env.sleep_until(kForever);  // it is killed
+    App app(service);
+    cluster.kill(0);
+    EXPECT_THROW(app.connect(app.create_queue(), 0, 7), Error);  // finds the server dead
+    for (std::uint32_t i = 0; i < 10 * kRegions; ++i) {
+      app.dereg_mr(app.reg_mr(64));
+      env.sleep_until(env.now() + 2 * service.regions().grace() / kRegions);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

@@ -123,6 +123,11 @@ void Service::adopt(Vqp& v, PhysicalQp* qp) {
   v.life = life;
   v.qp = qp;
   ++qp->users;
+  const std::uint64_t way =
+      qp->is_dynamic() ? v.to.meta.number : std::uint64_t{1} << 32 | qp->remote_number;
+  const bool is_another = v.way && *v.way != way;
+  v.way = way;
+  if (is_another) ask_for_dispatch(v);
   if (!v.announced.empty()) want_answer(*v.pool.load(std::memory_order_relaxed), v);
 }
 

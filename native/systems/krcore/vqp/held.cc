@@ -70,7 +70,7 @@ void Service::flush_pending(CorePool& pool, Vqp& v) {
   if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
   if (v.qp == nullptr || (v.qp->has_failed && !options_.bugs.has(Bug::kDeadQueuePairKept)))
     adopt(v, pool.next_to(v.node, v.to));
-  if (v.qp == nullptr) return;
+  if (v.qp == nullptr || v.transfer.stage == Transfer::kRunning) return;
   while (!v.pending.empty() && !v.qp->has_failed && v.qp->room() > 0) {
     const std::optional<Status> checked = check_held(pool, v, v.pending.front());
     v.unchecked = checked ? 0 : v.pending.front().remote_key;

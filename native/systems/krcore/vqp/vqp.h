@@ -144,6 +144,7 @@ class Vqp {
     life.reset();
     refusal = fabric::Status::kSuccess;
     to = {};
+    way.reset();
     unchecked = 0;
     has_sent_messages = false;
     next_announced = 1;
@@ -173,6 +174,9 @@ class Vqp {
   std::optional<std::uint32_t> life;  // of the node to which it is connected
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
+  /// The queue pair or target of the peer to which the latest `qp` leads. Messages by one way arrive
+  /// in order.
+  std::optional<std::uint64_t> way;
   CompletionRows completions;
   std::deque<Prepared> pending;  // posts that wait for a physical queue pair
   std::uint32_t unchecked = 0;   // the remote key of the oldest, if it must be looked up again
