@@ -5,9 +5,11 @@
 // has waited is checked again before its post, at the cost of a look into the MRStore. When that
 // knows the region no more, the owner's next call looks it up, since a lookup waits for READs. Its
 // own buffers are checked likewise: their memory is given to others after the same time.
+#include <iterator>
 #include <mutex>
 #include <utility>
 
+#include "fabric/post_rules.h"
 #include "systems/krcore/service.h"
 
 namespace pyrdma::krcore {
