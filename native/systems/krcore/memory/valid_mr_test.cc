@@ -55,8 +55,8 @@ TEST(KrcoreValidMrSim, AResetEndsALookupAndItsPlaceComesBack) {
   EXPECT_GT(interrupted, kResets / 2);
 }
 
-// The next life of a node may give its memory the physical keys of the last one. So what was checked
-// of the last life is checked again, however long its lease is.
+// The next life of a node may give its memory the physical keys of the last one. So what was
+// checked of the last life is checked again, however long its lease is.
 TEST(KrcoreValidMrSim, ALeaseEndsWithTheLifeOfTheNode) {
   fabric::sim::SimCluster cluster(runtime::sim_options(3));
   constexpr NodeId kOwner = 2, kReader = 1;
