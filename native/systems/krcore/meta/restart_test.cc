@@ -61,7 +61,7 @@ TEST(KrcoreMetaSim, ADeadServerKeepsNoRegions) {
     App app(service);
     cluster.kill(0);
     EXPECT_THROW(app.connect(app.create_queue(), 0, 7), Error);  // finds the server dead
-    for (std::uint32_t i = 0; i < 10 * kRegions; ++i) {
+    for (std::uint32_t i = 0; i < 80 * kRegions; ++i) {
       app.dereg_mr(app.reg_mr(64));
       env.sleep_until(env.now() + 2 * service.regions().grace() / kRegions);
     }
