@@ -68,6 +68,9 @@ struct Options {
 
   Bugs bugs;
 
+  /// How long the NIC tries a request at most.
+  Time attempts() const { return (retry_count + 1) * Time{timeout_us} * kMicrosecond; }
+
   /// Follows the paper.
   static Options paper() { return {}; }
   /// What the authors' public code does otherwise: no checks of regions, no zero copy, a reliable

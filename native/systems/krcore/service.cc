@@ -34,6 +34,9 @@ Service::Service(Env& env, const Options& options)
   options_.check(env.nodes());
   const fabric::Capabilities& able = env.device().capabilities();
   max_message_ = able.max_message;
+  max_inline_ = able.max_inline < sizeof(MessageHeader)
+                    ? 0
+                    : std::min(able.max_inline, kMostInline) - sizeof(MessageHeader);
   if (!able.ud || !able.srq || !able.rc) {
     throw Error(ErrorCode::kUnavailable,
                 "krcore: device '" + env.device().name() +
@@ -176,7 +179,7 @@ void Service::want_reliable(std::uint32_t core, NodeId node) {
     const std::lock_guard<Mutex> lock(jobs_mutex_);
     if (!wanted_.emplace(core, node).second) return;
   }
-  add_job({Job::kMake, {}, core, node, nullptr, false});
+  add_job({Job::kMake, {}, core, node, 0, false});
 }
 
 // A connection that is being made is a way. The peer may use it before this node knows that it is

@@ -26,54 +26,10 @@
 #include "systems/krcore/meta/meta_client.h"
 #include "systems/krcore/meta/meta_server.h"
 #include "systems/krcore/pool/core_pool.h"
+#include "systems/krcore/service_types.h"
 #include "systems/krcore/vqp/vqp.h"
 
 namespace pyrdma::krcore {
-
-enum class ConnectResult : std::uint8_t {
-  kConnected,
-  kAlreadyConnected,
-  kUnknownNode,  // no metadata, and the node does not answer
-  kNoServer,     // no meta server answers, nor the node
-  kNoRoom,       // without dynamic connections: one of the two nodes has no room for another one
-  kBadId,
-};
-
-/// What happened to a list of requests. Nothing of a list with a bad request is posted.
-struct PushResult {
-  std::uint32_t accepted = 0;
-  fabric::PostError error = fabric::PostError::kNone;
-  fabric::Status status =
-      fabric::Status::kSuccess;  // of the bad request, which is number `accepted`
-};
-
-/// A message, as qpop_msgs returns it.
-struct Message {
-  VqpId reply;  // a virtual queue pair connected to the sender; none for a directly connected pair
-  std::uint64_t wr_id = 0;  // of the receive that took it
-  std::uint32_t bytes = 0;
-  std::uint32_t immediate = 0;
-  bool has_immediate = false;
-  fabric::Opcode opcode = fabric::Opcode::kReceive;
-  fabric::Status status = fabric::Status::kSuccess;
-  NodeId from = fabric::kNoNode;
-};
-
-/// How long a node may take to tell about itself, by datagrams.
-inline constexpr Time kNodeAnswers = 20 * kMillisecond;
-
-/// Where the ValidMR table is of the node that tells about itself.
-inline ValidMrRecord location_in(const ControlMessage& message) {
-  const TableAddress& table = message.tables[0];
-  return {table.region.addr, table.region.rkey, table.buckets, table.entries,
-          message.meta.incarnation};
-}
-
-struct Counters {
-  std::atomic<std::uint64_t> connects{0}, rc_hits{0}, cache_hits{0}, meta_reads{0};
-  std::atomic<std::uint64_t> region_misses{0}, transfers{0}, refused_messages{0}, malformed{0};
-  std::atomic<std::uint64_t> reposted{0}, rc_made{0}, rc_reclaimed{0}, zero_copies{0};
-};
 
 /// A service whose background thread has ended with an error cannot go on. Then each call that
 /// creates, connects, posts or polls throws this error.
@@ -90,6 +46,8 @@ class Service {
   const Options& options() const { return options_; }
   Regions& regions() { return *regions_; }
   Counters& counters() { return counters_; }
+  /// Of a virtual queue pair, in bytes.
+  std::uint32_t max_inline() const { return max_inline_; }
   std::uint64_t next_number() { return next_number_.fetch_add(1, std::memory_order_relaxed); }
 
   // Control path (algorithm 1). Costs no network, unless connect() misses the caches.
@@ -165,7 +123,7 @@ class Service {
     ControlMessage offer;
     std::uint32_t core = 0;
     NodeId node = 0;
-    PhysicalQp* qp = nullptr;
+    std::uint32_t number = 0;  // kRevive: of the queue pair, which may have gone meanwhile
     bool is_one_more = false;  // kMake: even if there is one
   };
 
@@ -195,17 +153,18 @@ class Service {
   Usual usual(const Vqp& v, Time now) const;
   bool is_usual(const Usual& usual, const fabric::WorkRequest& request, Checked& out) const;
   bool knows_region(const Vqp& v, Time now) const {
-    return v.region.node == v.node && v.region.entry.expires > now &&
+    return v.region.node == v.node && v.region.epoch == v.epoch && v.region.entry.expires > now &&
            v.region.forgotten == forgotten_.load(std::memory_order_acquire);
   }
   fabric::Status check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time now,
                                  Checked& out);
   fabric::Status check_message(const fabric::WorkRequest& request, Checked& out);
   /// Finds the region of a remote key in the core's MRStore, else in the node's ValidMR table.
-  fabric::Status find_region(Vqp& v, std::uint32_t key, Time now);
+  fabric::Status find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& region);
 
   // vqp/push.cc
-  PushResult check_list(Vqp& v, std::span<const fabric::WorkRequest> list, std::size_t& count);
+  PushResult check_list(Vqp& v, Time now, std::span<const fabric::WorkRequest> list,
+                        std::size_t& count);
   void post_piece(CorePool& pool, Vqp& v, std::span<const Checked> piece, std::uint64_t entry,
                   std::uint64_t order);
   bool has_rows(CorePool& pool, Vqp& v, std::size_t count);
@@ -219,12 +178,24 @@ class Service {
   std::uint32_t post_newest(CorePool& pool, PhysicalQp& qp, std::size_t count);
   /// Posts requests of the service; returns how many are accepted.
   std::uint32_t post_physical(CorePool& pool, PhysicalQp& qp, std::span<const Prepared> list);
+  static void keep_payload(Prepared& request);
+
+  // vqp/held.cc
+  void hold(CorePool& pool, Vqp& v, const Prepared& request);
   void flush_pending(CorePool& pool, Vqp& v);
+  /// Nothing: the remote region must be looked up again.
+  std::optional<fabric::Status> check_held(CorePool& pool, const Vqp& v, Prepared& held);
+  bool has_buffers(const Prepared& request, std::uint64_t domain, std::uint32_t first,
+                   std::uint32_t pieces) const;
+  void refuse_held(Vqp& v, fabric::Status status);
+  void serve_held(VqpId id, Vqp& v);
+  void look_up_held(Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
   void want_answer(CorePool& pool, Vqp& v);
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
+  bool poll_for(Vqp& v, std::vector<const fabric::CompletionQueue*>& polled);
   Watch* arrivals_of(VqpId id);
   Vqp* owner_of(const Prepared& request, VqpId id);
   void succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& wc);
@@ -237,10 +208,9 @@ class Service {
   void tell_owner(Vqp& v);
   /// Completes the zero-copy send with that ticket, if there is one.
   void complete_ticket(Vqp& v, std::uint64_t ticket, fabric::Status status);
-  void fail_vqp(Vqp& v, fabric::Status status);
+  void fail_vqp(Vqp& v);
   std::size_t take_ready(Vqp& v, std::span<fabric::Completion> out);
   void progress(CorePool& pool);
-  void hold(CorePool& pool, Vqp& v, const Prepared& request);
   void has_drained(CorePool& pool, PhysicalQp& qp);
 
   // vqp/messages.cc
@@ -268,24 +238,38 @@ class Service {
   void send_service_message(CorePool& pool, NodeId node, const DctMeta& meta,
                             const MessageHeader& header);
   void send_deferred(CorePool& pool);
-  void put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive);
-  void refuse_short(const Vqp& v, InboxItem& item);
+  void put_into(const Vqp& v, InboxItem& item, const std::byte* payload, PostedReceive&& receive);
+  bool has_buffers(const Vqp& v, const PostedReceive& receive) const;
+  void refuse_untaken(const Vqp& v, InboxItem& item);
   void match(Vqp& v);
   bool has_ready(Vqp& v);
   void lose_messages_of(Vqp& v, const Sender& sender);
   bool fetch(Vqp& v, InboxItem& item);
+  void read_payload(Vqp& v, InboxItem& item);
+  void announce_again(Vqp& v, InboxItem& item, const MessageHeader& header);
+  void look_at_fetch(InboxItem& item) const;
+  std::optional<InboxItem::State> end_without_read(const Prepared& fetch);
   bool is_known(Vqp& v, const MessageHeader& header);
   static bool can_note(const Vqp& v, const MessageHeader& header);
   void note_taken(Vqp& v, const InboxItem& item);
   MessageHeader done_of(const MessageHeader& announced, CorePool& pool) const;
   void poll_all(CorePool& pool, NodeId node);
+  static bool is_refused(const Vqp& v, const Sender& sender);
+
+  // vqp/replies.cc
   VqpId reply_to(Vqp& bound, const MessageHeader& header);
+  bool reclaim_replies(Vqp& bound);
+  bool reclaim_of_others(const Vqp& bound);
+  bool is_idle(Vqp::Reply& reply, std::uint64_t now);
+
   MessageHeader header_of(const Vqp& v, MessageKind kind, CorePool& pool) const;
   /// Fills in the two ends of a message's connection.
   void address(const Vqp& v, CorePool& pool, MessageHeader& header) const;
 
   // vqp/transfer.cc
   void begin_transfer(CorePool& pool, Vqp& v);
+  void ask_for_dispatch(Vqp& v);
+  void ask_by_another_way(CorePool& pool, Vqp& v);
   void end_transfer(CorePool& pool, Vqp& v);
   void on_transfer(CorePool& pool, const MessageHeader& header);
   void ask_again(CorePool& pool);
@@ -293,10 +277,21 @@ class Service {
   void want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, bool is_answer);
 
   // memory/valid_mr.cc
-  bool location_of(Vqp& v, ValidMrRecord& record);
-  LookupResult look_up_region(Vqp& v, std::uint32_t key, RegionRecord& record);
-  bool read_for(Vqp& v, const fabric::RemoteRegion& from, std::uint64_t offset,
-                std::span<std::byte> into);
+  /// A connection of a queue pair, which another thread may reset meanwhile.
+  struct Connection {
+    NodeId node = fabric::kNoNode;
+    std::uint16_t epoch = 0;
+    std::optional<std::uint32_t> life;  // of the node, once it is known
+  };
+  static Connection connection_of(Vqp& v);
+  bool has_way(Vqp& v, Connection& of);
+  bool location_of(const Connection& of, ValidMrRecord& record);
+  LookupResult look_up_region(Vqp& v, const Connection& of, std::uint32_t key,
+                              RegionRecord& record);
+  struct Look;
+  bool has_begun(Vqp& v, std::uint16_t epoch, const fabric::WorkRequest& request, Look& look);
+  bool read_for(Vqp& v, const Connection& of, const fabric::RemoteRegion& from,
+                std::uint64_t offset, std::span<std::byte> into);
 
   // control/background.cc
   void boot();
@@ -305,6 +300,7 @@ class Service {
   void look_after(CorePool& pool);
   void let_pollers_look();
   void run_builder();
+  void end_what_has_ended();
   void take_control(const ControlMessage& message);
   void answer(const ControlMessage& to, ControlMessage message);
   void send_if_due(Inquiry& inquiry);
@@ -315,6 +311,7 @@ class Service {
   void serve_metadata();
   void use_metadata_server();
   void register_at_meta_servers(Time timeout, bool is_builder);
+  void ask_for_registrations();
   void sample();
   enum class Made : std::uint8_t { kConnection, kNoAnswer, kNoRoom };
   void begin_making(const Job& job);
@@ -332,12 +329,13 @@ class Service {
   bool has_confirmed(const ControlMessage& offer);
   void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);
+  void leave_earlier_lives(CorePool& pool);
   void accept_meta(const ControlMessage& offer);
   std::size_t held(CorePool& pool);
   bool make_room(CorePool& pool);
   void vacate(CorePool& pool, PhysicalQp& qp);
   void run_job(const Job& job);
-  void revive(CorePool& pool, PhysicalQp* qp);
+  void revive(CorePool& pool, std::uint32_t number);
   bool connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder);
   void reconnect_meta_servers();
   void end_left();
@@ -348,6 +346,7 @@ class Service {
   Options options_;
   std::atomic<bool> samples_{false};
   std::uint64_t max_message_ = 0;  // bytes
+  std::uint32_t max_inline_ = 0;   // bytes, beside the header of a message
   std::atomic<bool> stops_{false}, has_booted_{false};
   std::atomic<std::uint64_t> next_number_{1};
   std::atomic<std::uint64_t> forgotten_{0};  // see KnownRegion
@@ -419,9 +418,9 @@ struct Service::CoreState {
   MrStore store;
   // Places into which the service's own READs go; guarded by the pool's lock.
   std::unique_ptr<fabric::MemoryRegion> scratch;
-  std::vector<std::uint32_t> free_scratch;
-  std::vector<VqpId> waiting;  // have pending posts; guarded by the pool's lock
-  std::vector<VqpId> asking;   // wait for an answer of their peer; likewise
+  std::vector<LookupRead> lookups;  // of each place
+  std::vector<VqpId> waiting;       // have pending posts; guarded by the pool's lock
+  std::vector<VqpId> asking;        // wait for an answer of their peer; likewise
 };
 
 /// Holds the lock of the pool that a queue pair uses, which may change until it is held.

@@ -259,7 +259,7 @@ VirtualDevice::VirtualDevice(Service& service)
   capabilities_.max_receive_strides = 1;
   capabilities_.max_queue_entries = 4096;
   capabilities_.max_completions = 4096;
-  capabilities_.max_inline = std::min(able.max_inline, 220U);
+  capabilities_.max_inline = service_.max_inline();
 }
 
 std::unique_ptr<fabric::ProtectionDomain> VirtualDevice::create_protection_domain() {

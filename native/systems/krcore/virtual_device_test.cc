@@ -64,7 +64,6 @@ const bool has_registered = [] {
       {"AReceiveWithoutItsRegion", kCheckedEarly},
       {"ARegionOfAnotherDomain", kCheckedEarly},
       {"ARegionWithoutTheRightOfLocalWrite", kCheckedEarly},
-      {"AFencedRequestWaitsForEarlierAtomics", "a send takes its payload at the post"},
       {"MessagesOfNoBytes", "a request of no bytes names a region, too"},
       {"AnOverrunEndsTheQueuePairsWhoseCompletionsItLost", "software queues grow"},
       {"AMessageWhoseCompletionIsLostHasNoSuccess", "software queues grow"},

@@ -114,7 +114,9 @@ class Vqp:
         """Return the messages that have arrived, each with a queue pair to its sender.
 
         Waits up to `timeout_s` for the first message. On a connected queue pair, which has one
-        peer, the queue pair is this one.
+        peer, the queue pair is this one. An application that has all its queue pairs (`app_queues`)
+        gives up those to senders that are idle, the least recently used first. A sender that lives
+        gets another one with its next message.
         """
         found = await self._call("pop", timeout_s)
         return [(Vqp(self.app, number) if number else self, bytes(data)) for number, data in found]

@@ -255,3 +255,32 @@ def test_an_application_stays_within_its_quotas(cluster: rd.Cluster) -> None:
         app.reg_mr(64)
     region.deregister()
     app.reg_mr(64)
+
+
+def test_a_service_answers_clients_that_come_and_go(cluster: rd.Cluster) -> None:
+    service = small(cluster, app_queues=4)
+    inbox = service.app(node=2, message_bytes=64).vqp(bind=7)
+    clients = service.app(node=1, message_bytes=64)
+    for _ in range(12):
+        client = clients.vqp()
+        client.connect(node=2, port=7)
+        for text in (b"one", b"two"):
+            client.send(text)
+            [(reply, data)] = inbox.pop_msgs()
+            assert data == text
+            reply.send(data)
+            assert [data for _, data in client.pop_msgs()] == [text]
+            reply.close()  # the next message brings another one
+        client.close()
+
+
+def test_a_message_that_nothing_can_answer_says_why(cluster: rd.Cluster) -> None:
+    service = small(cluster, app_queues=1)
+    inbox = service.app(node=2, message_bytes=64).vqp(bind=7)
+    client = service.app(node=1, message_bytes=64).vqp()
+    client.connect(node=2, port=7)
+    client.send(b"one")
+    [(reply, data)] = inbox.pop_msgs()
+    assert data == b"one"
+    with raises(rd.Exhausted, "nothing answers this message", "app_queues"):
+        reply.send(b"answer")

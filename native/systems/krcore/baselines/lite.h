@@ -160,6 +160,7 @@ class Lite {
     std::atomic<std::uint32_t> used{0};
     std::atomic<std::uint32_t> next{0};
     std::shared_ptr<fabric::AddressHandle> handle;  // guarded by control_mutex_
+    fabric::QpAddress port;                         // of its control path, from the boot on
   };
   /// An exchange that this node has begun.
   struct Making {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "fabric/sender.h"
 #include "runtime/exchange.h"
 #include "runtime/node_barrier.h"
 #include "systems/krcore/baselines/lite.h"
@@ -50,6 +51,11 @@ Lite::Lite(Env& env, const LiteOptions& options)
   if (options_.control == LiteControl::kCentral && options_.manager == env.node())
     threads_.push_back(failure_.spawn("lite-manager", [this] { run_manager(); }));
   try {
+    for (NodeId node = 0; node < env.nodes(); ++node) {
+      peers_[node]->port = device.rendezvous().await_value<fabric::QpAddress>(
+          key_of(node), env.now() + runtime::kSetupTimeout);
+    }
+    // Nobody sends before.
     runtime::node_barrier(env, options_.name + "/lite-booted");
   } catch (...) {
     stops_.store(true, std::memory_order_release);
@@ -216,6 +222,8 @@ bool Lite::may_offer(const ControlMessage& message) const {
 void Lite::take(const ControlMessage& message) {
   if (message.from >= peers_.size() || message.to != env_.node() || message.about >= peers_.size())
     return;
+  // The control port knows that the datagram is of that node and of the queue pair that it names.
+  if (!fabric::is_same_pair(peers_[message.from]->port, message.port)) return;
   const std::lock_guard<Mutex> lock(control_mutex_);
   if (message.kind == ControlKind::kAccept || message.kind == ControlKind::kRegistered) {
     for (Making* making : makings_) {

@@ -221,5 +221,31 @@ TEST(KrcoreLiteSim, ABadOfferEndsAlone) {
   });
 }
 
+// A queue pair of a node that is not its LITE's makes no offer, however good it looks.
+TEST(KrcoreLiteSim, AnotherQueuePairDoesNotSpeakForItsNode) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    LiteOptions options;
+    options.builders = 1;
+    Lite lite(env, options);
+    if (env.node() == 1) {
+      Stranger stranger(env);
+      ControlMessage offer;
+      offer.kind = ControlKind::kConnect;
+      offer.from = offer.about = 1;
+      offer.ticket = 1;
+      offer.port = offer.queue_pair = stranger.port();
+      offer.sum = sum_of(offer);
+      EXPECT_TRUE(stranger.send(env.device().rendezvous().await_value<fabric::QpAddress>(
+                                    options.name + "/lite/0", env.now() + kSecond),
+                                std::as_bytes(std::span(&offer, 1))));
+      env.sleep_until(env.now() + 100 * kMillisecond);
+    }
+    runtime::node_barrier(env, "sent");
+    EXPECT_EQ(lite.connections(), 0u);
+    runtime::node_barrier(env, "done");
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

@@ -37,6 +37,7 @@ class ScriptApp {
       app.destroy(queue);
       throw;
     }
+    own_[queue.number()].is_bound = true;
     return queue;
   }
 
@@ -66,6 +67,11 @@ class ScriptApp {
   /// Carries out a one-sided request whose local bytes lie at the begin of the scratch region.
   void request(Queue queue, fabric::Opcode opcode, std::size_t bytes,
                const fabric::WorkRequest& wanted, Time timeout) {
+    if (queue.number() == kNoReply) {
+      throw Error(ErrorCode::kExhausted,
+                  "krcore: nothing answers this message: all queue pairs that the application may "
+                  "have were in use when it came; close some, or give the service more app_queues");
+    }
     const Registration& own = scratch();
     const fabric::Sge sge{own.addr, static_cast<std::uint32_t>(bytes), own.key};
     fabric::WorkRequest request = wanted;
@@ -106,8 +112,10 @@ class ScriptApp {
     for (std::size_t i = 0; i < count; ++i) {
       const Message& message = messages[i];
       const std::byte* at = own.data + message.wr_id * message_bytes_;
+      // A message to a port is answered by another queue than that which has the port.
+      const bool is_unanswered = !message.reply && own_[queue.number()].is_bound;
       if (message.status == fabric::Status::kSuccess)
-        result.emplace_back(message.reply.number(),
+        result.emplace_back(is_unanswered ? kNoReply : message.reply.number(),
                             std::string(reinterpret_cast<const char*>(at), message.bytes));
       receive(queue, own, message.wr_id);
     }
@@ -139,9 +147,11 @@ class ScriptApp {
 
  private:
   static constexpr std::uint32_t kSlots = 16;
+  static constexpr std::uint32_t kNoReply = ~0U;  // in place of a queue that answers
 
   struct OwnQueue {
     Registration slots;                                         // if it takes messages
+    bool is_bound = false;                                      // to a port
     std::optional<std::pair<NodeId, std::uint32_t>> connected;  // node and port, by connect()
   };
 

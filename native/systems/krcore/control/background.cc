@@ -43,6 +43,7 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
   Inquiry inquiry(inquiries_, request, env_.now() + timeout);
   for (;;) {
     send_if_due(inquiry);
+    if (is_builder) end_what_has_ended();
     std::optional<Job> job;
     bool can_advance = false;
     const auto has_news = [&] {
@@ -52,7 +53,8 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
       }
       return inquiry.is_answered() || job.has_value() || can_advance || has_ended();
     };
-    while (env_.poll_until(has_news, std::min(inquiry.end, inquiry.again),
+    const Time until = std::min(inquiry.end, inquiry.again);
+    while (env_.poll_until(has_news, is_builder ? std::min(until, env_.now() + kIdleTurn) : until,
                            is_builder ? nullptr : &inquiries_.watch()) &&
            (job || can_advance)) {
       if (job) run_job(*std::exchange(job, std::nullopt));
@@ -64,6 +66,12 @@ bool Service::ask(NodeId node, ControlMessage request, ControlMessage& reply, Ti
     }
     if (has_ended() || env_.now() >= inquiry.end) return false;
   }
+}
+
+// No dead node that the builder asks keeps memory, and connections to lives that have ended.
+void Service::end_what_has_ended() {
+  regions_->free_ended(env_.now());
+  for (const auto& pool : pools_) forget_earlier_lives(*pool);
 }
 
 std::optional<Service::Job> Service::next_job() {
@@ -158,11 +166,10 @@ void Service::take_control(const ControlMessage& message) {
     case ControlKind::kConnect:
     case ControlKind::kConfirm:
     case ControlKind::kDisconnect:
-      add_job({Job::kAccept, message, 0, message.from, nullptr, false});
+      add_job({Job::kAccept, message, 0, message.from, 0, false});
       return;
     case ControlKind::kConnectMeta:
-      if (meta_server_ != nullptr)
-        add_job({Job::kAcceptMeta, message, 0, message.from, nullptr, false});
+      if (meta_server_ != nullptr) add_job({Job::kAcceptMeta, message, 0, message.from, 0, false});
       return;
     case ControlKind::kRegistered:
     case ControlKind::kMeta:
@@ -193,11 +200,12 @@ void Service::run_builder() {
     if (now >= next_reconnect && has_booted_.load(std::memory_order_acquire)) {
       register_at_meta_servers(kPeerAnswers, true);
       attempt(env_, [&] { reconnect_meta_servers(); });
+      ask_for_registrations();
       next_reconnect = env_.now() + kReconnect;
     }
     {
       const Scope step(env_, scope::builder_turn);
-      regions_->free_ended(env_.now());
+      end_what_has_ended();
       end_left();
     }
     let_pollers_look();
@@ -222,33 +230,35 @@ void Service::run_job(const Job& job) {
       begin_making(job);
       return;
     case Job::kRevive:
-      revive(pool(job.core), job.qp);
+      revive(pool(job.core), job.number);
       return;
   }
 }
 
 // A failed queue pair that has nothing under way: a dynamic one serves again, a reliable one goes.
-void Service::revive(CorePool& pool, PhysicalQp* qp) {
-  bool is_dynamic = false;
+void Service::revive(CorePool& pool, std::uint32_t number) {
+  const auto is_meant = [&](const std::unique_ptr<PhysicalQp>& qp) {
+    return qp->qp().qp_num() == number && qp->has_failed && qp->under_way() == 0;
+  };
+  PhysicalQp* dynamic = nullptr;  // lives as long as its pool
   {
     const std::lock_guard<Mutex> lock(pool.mutex);
-    for (const auto& each : pool.dynamic) is_dynamic |= each.get() == qp;
+    const auto reliable = std::ranges::find_if(
+        pool.reliable, [&](const auto& each) { return is_meant(each.second); });
+    if (reliable != pool.reliable.end()) {
+      pool.leaving.push_back(std::move(reliable->second));
+      pool.reliable.erase(reliable);
+      return;
+    }
+    const auto found = std::ranges::find_if(pool.dynamic, is_meant);
+    if (found == pool.dynamic.end()) return;
+    dynamic = found->get();
   }
-  if (is_dynamic) {
-    env_.reached("krcore/revived");
-    pool.revive(*qp);
-    const std::lock_guard<Mutex> lock(pool.mutex);
-    qp->has_failed = qp->behind_a_refusal = false;
-    progress(pool);
-    return;
-  }
+  env_.reached("krcore/revived");
+  pool.revive(*dynamic);
   const std::lock_guard<Mutex> lock(pool.mutex);
-  for (auto each = pool.reliable.begin(); each != pool.reliable.end(); ++each) {
-    if (each->second.get() != qp) continue;
-    pool.leaving.push_back(std::move(each->second));
-    pool.reliable.erase(each);
-    return;
-  }
+  dynamic->has_failed = dynamic->behind_a_refusal = false;
+  progress(pool);
 }
 
 void Service::accept_meta(const ControlMessage& offer) {
@@ -280,6 +290,25 @@ void Service::accept_meta(const ControlMessage& offer) {
   reply.tables[0] = meta_server_->targets();
   reply.tables[1] = meta_server_->locations();
   answer(offer, reply);
+}
+
+// A meta server that begins anew has lost its tables, and a node registers once: only one that
+// reads the tables finds its connection dead, and registers again. So the server asks all whom it
+// misses.
+void Service::ask_for_registrations() {
+  if (meta_server_ == nullptr || env_.incarnation() == 0) return;
+  for (NodeId node = 0; node < env_.nodes() && !has_ended(); ++node) {
+    DctMeta known;
+    {
+      const std::lock_guard<Mutex> lock(meta_server_mutex_);
+      if (meta_server_->find_target(node, known)) continue;
+    }
+    ControlMessage reply;
+    if (!ask(node, own_metadata(ControlKind::kQuery), reply, kNodeAnswers, true)) continue;
+    env_.reached("krcore/asked_for_registration");
+    const std::lock_guard<Mutex> lock(meta_server_mutex_);
+    meta_server_->add(node, reply.meta, location_in(reply));
+  }
 }
 
 void Service::reconnect_meta_servers() {

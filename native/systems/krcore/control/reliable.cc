@@ -84,7 +84,7 @@ void Service::make_one_more(std::uint32_t core, NodeId node) {
     return own.reliable.count(node);
   };
   const std::size_t before = count();
-  add_job({Job::kMake, {}, own.core, node, nullptr, true});
+  add_job({Job::kMake, {}, own.core, node, 0, true});
   env_.poll_until([&] { return count() > before; }, env_.now() + kMade);
 }
 
@@ -326,6 +326,11 @@ void Service::forget_earlier_lives(CorePool& own) {
     return now - each.at > kOfferKept ||
            (each.life < peers_->life_of(each.node) && !options_.bugs.has(Bug::kOffersOfLastLife));
   });
+  leave_earlier_lives(own);
+}
+
+// Any thread may call it.
+void Service::leave_earlier_lives(CorePool& own) {
   const std::lock_guard<Mutex> lock(own.mutex);
   for (auto each = own.reliable.begin(); each != own.reliable.end();) {
     const auto next = std::next(each);
@@ -358,7 +363,7 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
   for (const auto& place : table_) {
     Vqp* v = place.load(std::memory_order_acquire);
     if (v == nullptr || v->qp != &qp) continue;
-    if (v->to.handle == nullptr) v->to = {handle, meta};
+    if (v->to.handle == nullptr) v->to = {handle, meta, qp.peer()};
     want_transfer(*v, own, std::nullopt, false);
   }
   progress(own);
@@ -367,7 +372,6 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
 // Destroys what both ends have left.
 void Service::end_left() {
   for (const auto& pool : pools_) {
-    forget_earlier_lives(*pool);
     std::vector<std::unique_ptr<PhysicalQp>> ended;
     std::vector<ControlMessage> farewells;
     std::vector<NodeId> peers;

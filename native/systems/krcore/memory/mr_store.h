@@ -17,11 +17,14 @@ class MrStore {
   struct Entry {
     RegionRecord record;
     Time expires = 0;
+    std::uint32_t life = 0;  // of the node: the next one may give the same physical keys
   };
-  /// Null if the key is not known, or no more. The entry stays until the next change.
-  const Entry* find(NodeId node, std::uint32_t key, Time now) const {
+  /// Null if the key is not known of this life, or no more. The entry stays until the next change.
+  const Entry* find(NodeId node, std::uint32_t life, std::uint32_t key, Time now) const {
     const auto known = entries_.find(name(node, key));
-    return known == entries_.end() || known->second.expires <= now ? nullptr : &known->second;
+    return known == entries_.end() || known->second.life != life || known->second.expires <= now
+               ? nullptr
+               : &known->second;
   }
   void put(NodeId node, std::uint32_t key, const Entry& entry) {
     if (entries_.size() >= kMostEntries) entries_.clear();

@@ -17,12 +17,13 @@ std::uint64_t slice_bytes(std::uint64_t bytes) {
   return (std::max<std::uint64_t>(bytes, 1) + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
 }
 
-// A reader's request may be under way when its lease ends: for all attempts of its queue pair.
-// Clocks may drift by a thousandth.
+// A reader's request may be under way when its lease ends: it is posted within the attempts of a
+// request after its check, or checked again (vqp/held.cc). An announced payload is read within a
+// lease of the announcement, which is under way for so long itself. Clocks may drift by a
+// thousandth.
 Time grace_of(const Options& options) {
   if (options.bugs.has(Bug::kNoWaitForLease)) return 0;
-  const Time attempts = (options.retry_count + 1) * Time{options.timeout_us} * kMicrosecond;
-  return options.lease + options.lease / 1000 + 4 * attempts;
+  return options.lease + options.lease / 1000 + 4 * options.attempts();
 }
 
 }  // namespace

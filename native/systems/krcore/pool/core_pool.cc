@@ -48,7 +48,7 @@ fabric::QpOptions CorePool::queue_pair_options(fabric::Transport transport) cons
   options.send_entries = options_.send_entries;
   options.receive_entries = 1;
   options.max_sges = kMostSges + 1;
-  options.max_inline = std::min(able.max_inline, 220U);
+  options.max_inline = std::min(able.max_inline, kMostInline);
   options.max_outstanding_reads = able.max_outstanding_reads;
   options.timeout_us = options_.timeout_us;
   options.retry_count = options_.retry_count;

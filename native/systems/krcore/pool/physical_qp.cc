@@ -18,6 +18,9 @@ Prepared& Prepared::operator=(const Prepared& other) {
   kind = other.kind;
   is_signaled = other.is_signaled;
   pieces = other.pieces;
+  local_keys = other.local_keys;
+  remote_key = other.remote_key;
+  if (kept != nullptr || other.kept != nullptr) kept = other.kept;
   request.sges = sges.data();
   // A one-sided request has no header, and seldom more than one piece.
   if (kind == Kind::kUser) {
@@ -25,6 +28,8 @@ Prepared& Prepared::operator=(const Prepared& other) {
   } else {
     sges = other.sges;
     header = other.header;
+    good_until = other.good_until;
+    lookup = other.lookup;
   }
   if (fetched != nullptr || other.fetched != nullptr) fetched = other.fetched;
   return *this;

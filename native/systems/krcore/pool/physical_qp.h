@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace pyrdma::krcore {
 struct Destination {
   const fabric::AddressHandle* handle = nullptr;
   DctMeta meta;
+  NodeId node = fabric::kNoNode;
 };
 
 /// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4):
@@ -33,8 +35,22 @@ struct RequestId {
   }
 };
 
-inline constexpr std::uint32_t kMostSges = 4;  // of a user's request
+inline constexpr std::uint32_t kMostSges = 4;      // of a user's request
+inline constexpr std::uint32_t kMostInline = 220;  // bytes, with the header of a message
 inline constexpr std::uint64_t kNoEntry = ~0ULL;
+
+/// A READ of the service for which a thread waits. The lock of its pool guards it.
+struct LookupRead {
+  enum State : std::uint8_t { kFree, kUnderWay, kDone, kFailed, kAgain };
+  State state = kFree;
+  bool is_left = false;  // nobody waits any more
+  /// The READ has ended. It may write until then, so its place is not free before.
+  void end_as(State end) {
+    state = is_left ? kFree : end;
+    is_left = false;
+  }
+  void end(fabric::Status status) { end_as(status == fabric::Status::kSuccess ? kDone : kFailed); }
+};
 
 /// A request that has passed the checks, with physical keys. It owns what the request points to.
 /// The fields are in the order in which a list of one-sided requests writes them.
@@ -44,6 +60,7 @@ struct Prepared {
     kMessage,   // its payload lies in the user's buffer or in its header's place
     kInternal,  // of the service: a fake request, an answer
     kFetch,     // the READ of the zero-copy protocol
+    kLookup,    // a READ of a remote table
   };
   Prepared() = default;
   Prepared(const Prepared& other) { *this = other; }
@@ -60,10 +77,17 @@ struct Prepared {
   std::uint64_t ticket = 0;                     // of a zero-copy send, or of a transfer
   Destination to;                               // of this request; on a reliable connection unused
   std::array<fabric::Sge, kMostSges + 1> sges;  // the first of a message is its header's place
-  std::uint32_t pieces = 0;                     // of the payload of a message
-  std::uint32_t node = fabric::kNoNode;         // of a request that may be deferred: the target's
-  MessageHeader header;                         // kMessage, kInternal: in front of the payload
+  /// The virtual keys of its buffers and of its remote region, for a second check.
+  std::array<std::uint32_t, kMostSges> local_keys;
+  std::uint32_t remote_key = 0;
+  std::uint32_t pieces = 0;              // of the payload of a message
+  std::uint32_t node = fabric::kNoNode;  // of a request that may be deferred: the target's
+  MessageHeader header;                  // kMessage, kInternal: in front of the payload
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;  // kFetch: becomes an InboxItem::State
+  Time good_until = 0;                                 // kFetch: of its announcement
+  LookupRead* lookup = nullptr;                        // kLookup
+  /// With kInline: the payload as it was at the post.
+  std::shared_ptr<const std::vector<std::byte>> kept;
 };
 
 class PhysicalQp {
@@ -109,8 +133,11 @@ class PhysicalQp {
   bool has_failed = false;        // it flushes, and takes nothing more
   bool behind_a_refusal = false;  // what follows the failed request has not run
   fabric::Status failure = fabric::Status::kSuccess;
-  std::uint32_t unsignaled = 0;                      // at the end of what a post accepted in part
-  std::uint32_t users = 0;                           // virtual queue pairs
+  /// Of a dynamic one that has failed: where the request led that has failed it.
+  std::optional<Destination> failed_at;
+  bool is_past_node = false;     // requests to another node than that one are being flushed
+  std::uint32_t unsignaled = 0;  // at the end of what a post accepted in part
+  std::uint32_t users = 0;       // virtual queue pairs
   std::uint32_t remote_core = 0, remote_number = 0;  // of the other end
   std::uint32_t life = 0;                            // of the peer's node, of a reliable one
   bool peer_has_left = false, has_said_so = false;   // at the end of a reliable one

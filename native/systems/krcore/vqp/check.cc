@@ -29,7 +29,8 @@ Status Service::check(Vqp& v, const fabric::WorkRequest& request, Time now, Chec
   for (std::uint32_t i = 0; i < out.pieces; ++i) out.bytes += request.sges[i].length;
   const bool returns = fabric::is_one_of(request.opcode, fabric::kReturning);
   const bool is_inline = (request.flags & fabric::kInline) != 0;
-  if (is_inline && (returns || out.bytes > v.options.max_inline)) return Status::kLocalQpOperation;
+  if (is_inline && (returns || out.bytes > std::min(v.options.max_inline, max_inline_)))
+    return Status::kLocalQpOperation;
   const bool is_checked = is_message || !options_.bugs.has(Bug::kNoCheck);
   for (std::uint32_t i = 0; i < out.pieces; ++i) {
     out.lkeys[i] = request.sges[i].lkey;
@@ -49,7 +50,7 @@ Status Service::check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time
     if (request.remote_addr % 8 != 0) return Status::kRemoteInvalidRequest;
   }
   if (v.region.key != request.rkey || !knows_region(v, now)) {
-    const Status status = find_region(v, request.rkey, now);
+    const Status status = find_region(v, request.rkey, now, v.region);
     if (status != Status::kSuccess) return status;
   }
   const RegionRecord& record = v.region.entry.record;
@@ -71,16 +72,18 @@ Status Service::check_message(const fabric::WorkRequest& request, Checked& out) 
   return Status::kSuccess;
 }
 
-Status Service::find_region(Vqp& v, std::uint32_t key, Time now) {
-  KnownRegion& region = v.region;
-  region.node = v.node;
+Status Service::find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& region) {
+  Connection of = connection_of(v);
+  region.node = of.node;
+  region.epoch = of.epoch;
   region.key = key;
   region.entry.expires = 0;  // until it is found
   region.forgotten = forgotten_.load(std::memory_order_acquire);
+  if (of.node == fabric::kNoNode) return Status::kFlushed;
   CoreState& core = *core_states_[v.pool.load(std::memory_order_acquire)->core];
-  {
+  if (of.life) {
     const std::lock_guard<Mutex> lock(core.store_mutex);
-    if (const MrStore::Entry* known = core.store.find(v.node, key, now)) {
+    if (const MrStore::Entry* known = core.store.find(of.node, *of.life, key, now)) {
       region.entry = *known;
       return Status::kSuccess;
     }
@@ -88,14 +91,16 @@ Status Service::find_region(Vqp& v, std::uint32_t key, Time now) {
   const Scope step(env_, scope::region_miss);
   ++counters_.region_misses;
   const Time asked = env_.now();
-  const LookupResult result = look_up_region(v, key, region.entry.record);
+  if (!has_way(v, of)) return Status::kRetryExceeded;
+  const LookupResult result = look_up_region(v, of, key, region.entry.record);
   if (result == LookupResult::kFailed) return Status::kRetryExceeded;
   if (result == LookupResult::kAbsent) return Status::kRemoteAccess;
   const Time from = options_.bugs.has(Bug::kLeaseFromAnswer) ? env_.now() : asked;
   // Without checks the store only translates keys.
   region.entry.expires = options_.check_regions ? from + options_.lease : kForever;
+  region.entry.life = *of.life;
   const std::lock_guard<Mutex> lock(core.store_mutex);
-  core.store.put(v.node, key, region.entry);
+  core.store.put(of.node, key, region.entry);
   return Status::kSuccess;
 }
 

@@ -117,12 +117,17 @@ void Service::adopt(Vqp& v, PhysicalQp* qp) {
   const std::uint32_t life = qp->is_dynamic() ? v.to.meta.incarnation : qp->life;
   if (v.life && *v.life != life) {
     env_.reached("krcore/peer_restarted");
-    fail_vqp(v, fabric::Status::kRetryExceeded);
+    fail_vqp(v);
     return;
   }
   v.life = life;
   v.qp = qp;
   ++qp->users;
+  const std::uint64_t way =
+      qp->is_dynamic() ? v.to.meta.number : std::uint64_t{1} << 32 | qp->remote_number;
+  const bool is_another = v.way && *v.way != way;
+  v.way = way;
+  if (is_another) ask_for_dispatch(v);
   if (!v.announced.empty()) want_answer(*v.pool.load(std::memory_order_relaxed), v);
 }
 
@@ -141,6 +146,7 @@ bool Service::place_at_once(CorePool& pool, Vqp& v) {
   }
   Destination to;
   if (pool.dynamic.empty() || !has_cached(v.node, to.meta)) return false;
+  to.node = v.node;
   to.handle = peers_->handle_of(v.node);
   if (to.handle == nullptr) return false;
   place_dynamic(pool, v, to);
@@ -184,6 +190,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   Destination to;
   const ConnectResult result = resolve(node, to.meta);
   if (result != ConnectResult::kConnected) return result;
+  to.node = node;
   to.handle = peers_->handle_of(node);
   if (to.handle == nullptr) {
     // This life of the node ended before it had a port; the next one has other metadata.
@@ -206,8 +213,10 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
   if (v == nullptr) return ConnectResult::kBadId;
   if (node >= env_.nodes()) return ConnectResult::kUnknownNode;
   ++counters_.connects;
+  std::uint16_t epoch = 0;
   {
     const SendLock lock(*v);
+    epoch = v->epoch;
     if (v->state.load() == VqpState::kConnected) return ConnectResult::kAlreadyConnected;
     v->node = node;
     v->port = port;
@@ -219,7 +228,10 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
     }
   }
   const ConnectResult result = place_after_asking(*v, node);
-  if (result == ConnectResult::kConnected) v->state.store(VqpState::kConnected);
+  if (result != ConnectResult::kConnected) return result;
+  const SendLock lock(*v);
+  if (v->epoch != epoch) return ConnectResult::kBadId;  // another thread has ended it
+  v->state.store(VqpState::kConnected);
   return result;
 }
 
@@ -344,105 +356,6 @@ std::uint64_t Service::metadata_repeated() {
   for (const auto& state : core_states_)
     if (state->metadata != nullptr) repeated += state->metadata->repeated();
   return repeated;
-}
-
-bool Service::bind(VqpId id, std::uint32_t port) {
-  Vqp* v = find(id);
-  if (v == nullptr || port == 0 || port >= ports_.size()) return false;
-  std::uint32_t nobody = 0;
-  if (!ports_[port].compare_exchange_strong(nobody, id.number())) return false;
-  const std::lock_guard<Mutex> lock(v->receive_mutex);
-  v->bound_port = port;
-  return true;
-}
-
-void Service::unbind(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return;
-  const std::lock_guard<Mutex> lock(v->receive_mutex);
-  if (v->bound_port != 0) ports_[v->bound_port].store(0);
-  v->bound_port = 0;
-}
-
-VqpState Service::state(VqpId id) {
-  const Vqp* v = find(id);
-  return v == nullptr ? VqpState::kError : v->state.load(std::memory_order_acquire);
-}
-
-bool Service::uses_reliable(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return false;
-  const SendLock lock(*v);
-  return v->qp != nullptr && !v->qp->is_dynamic();
-}
-
-void Service::fail(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return;
-  const SendLock lock(*v);
-  fail_vqp(*v, fabric::Status::kFlushed);
-}
-
-// Ends the queue pair as a NIC does that finds a bad request. Returns false when its queue is full.
-bool Service::end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status status) {
-  Vqp* v = find(id);
-  if (v == nullptr) return true;
-  const SendLock lock(*v);
-  if (v->completions.size() >= v->options.send_entries) return false;
-  const bool has_failed = v->state.load() == VqpState::kError;
-  v->completions.push_back(
-      {bad.wr_id, 0, bad.opcode, has_failed ? fabric::Status::kFlushed : status, true, true});
-  fail_vqp(*v, status);
-  env_.notify(v->watch);
-  return true;
-}
-
-void Service::disconnect(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return;
-  const SendLock lock(*v);
-  leave(*v);
-  v->end_sending();
-  v->state.store(VqpState::kCreated);
-}
-
-// Back to the state of a new queue pair: unpolled completions and posted receives are lost.
-void Service::reset(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return;
-  disconnect(id);
-  // Last: from the new epoch on, deliver() takes nothing for the old one.
-  const std::lock_guard<Mutex> lock(v->receive_mutex);
-  v->end_receiving();
-}
-
-fabric::Status Service::refusal(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return fabric::Status::kFlushed;
-  const SendLock lock(*v);
-  return v->refusal;
-}
-
-std::uint16_t Service::epoch(VqpId id) {
-  Vqp* v = find(id);
-  if (v == nullptr) return 0;
-  const SendLock lock(*v);
-  return v->epoch;
-}
-
-std::size_t Service::flush_receives(VqpId id, std::span<fabric::Completion> out) {
-  Vqp* v = find(id);
-  if (v == nullptr) return 0;
-  const std::lock_guard<Mutex> lock(v->receive_mutex);
-  std::size_t taken = 0;
-  for (; taken < out.size() && !v->receives.empty(); ++taken) {
-    out[taken] = {};
-    out[taken].wr_id = v->receives.front().wr_id;
-    out[taken].status = fabric::Status::kFlushed;
-    out[taken].qp_num = id.number();
-    v->receives.pop_front();
-  }
-  return taken;
 }
 
 }  // namespace pyrdma::krcore

@@ -127,7 +127,7 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
                                 : Status::kGeneral;
         complete_ticket(*v, header.ticket, status);
         v->refusal = status;
-        fail_vqp(*v, status);
+        fail_vqp(*v);
       }
       return;
     case MessageKind::kFake:
@@ -163,22 +163,23 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
     if (header.kind == MessageKind::kZeroCopy && !can_note(v, header)) {
       ++counters_.malformed;
       refusal = Status::kRemoteInvalidRequest;
-    } else if (v.refused.contains(sender)) {
+    } else if (is_refused(v, sender)) {
       refusal = Status::kRnrRetryExceeded;  // what follows a lost message is lost, too
     } else if (is_direct && v.state.load() == VqpState::kError) {
       refusal = Status::kRemoteOperation;
     } else if (v.inbox.size() >= options_.inbox_messages + v.options.receive_entries ||
                v.inbox_bytes + header.length > options_.inbox_bytes + options_.message_bytes) {
       refusal = Status::kRnrRetryExceeded;
-      v.refused.insert(sender);
+      v.refused[sender.place()] = sender;
     } else {
       InboxItem& item = v.inbox.emplace_back();
       item.header = header;
+      if (header.kind == MessageKind::kZeroCopy) item.good_until = env_.now() + options_.lease;
       if (v.waiting_items == 0 && !v.receives.empty() && header.kind == MessageKind::kData) {
         PostedReceive receive = std::move(v.receives.front());
         v.receives.pop_front();
-        put_into(item, payload, std::move(receive));
-        if (item.status != Status::kSuccess) refuse_short(v, item);
+        put_into(v, item, payload, std::move(receive));
+        if (item.status != Status::kSuccess) refuse_untaken(v, item);
       } else {
         ++v.waiting_items;
         if (header.kind == MessageKind::kData) {
@@ -197,9 +198,14 @@ void Service::deliver(CorePool& pool, Vqp& v, const MessageHeader& header,
 }
 
 // Copies the payload into the user's buffer.
-void Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&& receive) {
+void Service::put_into(const Vqp& v, InboxItem& item, const std::byte* payload,
+                       PostedReceive&& receive) {
   item.receive = std::move(receive);
   item.state = InboxItem::kReady;
+  if (!has_buffers(v, item.receive)) {
+    item.status = Status::kLocalProtection;
+    return;
+  }
   if (item.header.length > item.receive.bytes) {
     item.status = Status::kLocalLength;
     return;
@@ -215,11 +221,19 @@ void Service::put_into(InboxItem& item, const std::byte* payload, PostedReceive&
   env_.charge_copy(item.header.length);
 }
 
-// The receive is too short: both sides learn of it.
-void Service::refuse_short(const Vqp& v, InboxItem& item) {
+// The regions of a receive may have ended since its post, and their memory be another
+// application's.
+bool Service::has_buffers(const Vqp& v, const PostedReceive& receive) const {
+  return std::ranges::all_of(receive.sges, [&](const fabric::Sge& sge) {
+    std::uint32_t key = 0;
+    return regions_->check(sge, true, v.options.domain, key);
+  });
+}
+
+// The receive is too short, or has lost its memory: both sides learn of it.
+void Service::refuse_untaken(const Vqp& v, InboxItem& item) {
   item.state = InboxItem::kReady;
-  item.status = Status::kLocalLength;
-  refuse(*v.pool.load(std::memory_order_acquire), item.header, kTooLong);
+  refuse(*v.pool.load(std::memory_order_acquire), item.header, kNotTaken);
 }
 
 // Gives waiting messages the receives that have been posted, in order.
@@ -232,15 +246,15 @@ void Service::match(Vqp& v) {
     v.receives.pop_front();
     if (item.header.kind == MessageKind::kData) {
       v.inbox_bytes -= item.header.length;
-      put_into(item, item.bytes.data(), std::move(receive));
+      put_into(v, item, item.bytes.data(), std::move(receive));
       item.bytes = {};
-      if (item.status != Status::kSuccess) refuse_short(v, item);
+      if (item.status != Status::kSuccess) refuse_untaken(v, item);
     } else if (item.header.kind == MessageKind::kWriteNotice) {
       item.receive = std::move(receive);
       item.state = InboxItem::kReady;
     } else {
       item.receive = std::move(receive);
-      if (!fetch(v, item)) refuse_short(v, item);
+      if (!fetch(v, item)) refuse_untaken(v, item);
     }
   }
 }
@@ -266,8 +280,9 @@ fabric::PostResult Service::post_receive(VqpId id,
     receive.wr_id = request.wr_id;
     bool is_good = true;
     for (std::uint32_t i = 0; i < request.sge_count; ++i) {
-      fabric::Sge sge = request.sges[i];
-      is_good = is_good && regions_->check(sge, true, v->options.domain, sge.lkey);
+      const fabric::Sge& sge = request.sges[i];
+      std::uint32_t key = 0;
+      is_good = is_good && regions_->check(sge, true, v->options.domain, key);
       receive.sges.push_back(sge);
       receive.bytes += sge.length;
     }
@@ -282,37 +297,22 @@ fabric::PostResult Service::post_receive(VqpId id,
   return result;
 }
 
-// Creates the queue pair by which the receiver answers, from what the header tells: no request goes
-// over the network (section 4.4).
-VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
-  const Sender sender = Sender::of(header);
-  auto known = bound.replies.find(sender);
-  if (known != bound.replies.end()) return known->second.vqp;
-  VqpOptions options = bound.options;
-  Vqp* v = take_place(options);
-  if (v == nullptr) return {};
-  CorePool& pool = *bound.pool.load(std::memory_order_acquire);
-  v->pool.store(&pool, std::memory_order_release);
-  const SendLock lock(*v);
-  v->node = header.from_node;
-  v->peer = header.from;
-  v->peer_epoch = header.from_epoch;
-  v->to = {peers_->handle_of_sender(header.from_node), header.meta};
-  adopt(*v, lock.pool->next_to(v->node, v->to));
-  v->state.store(VqpState::kConnected);
-  bound.replies[sender].vqp = v->id;
-  return v->id;
+// What comes late of a connection that has ended before the refused one has no promise either.
+bool Service::is_refused(const Vqp& v, const Sender& sender) {
+  const auto known = v.refused.find(sender.place());
+  return known != v.refused.end() && (known->second == sender || sender.is_before(known->second));
 }
 
 // Ends what cannot be taken. Returns whether the oldest message can.
 bool Service::has_ready(Vqp& v) {
   while (!v.inbox.empty()) {
     InboxItem& item = v.inbox.front();
-    if (item.state == InboxItem::kFetching)
-      item.state = static_cast<InboxItem::State>(item.fetched->load(std::memory_order_acquire));
+    if (item.state == InboxItem::kFetching) look_at_fetch(item);
     if (item.state == InboxItem::kFailed) lose_messages_of(v, Sender::of(item.header));
     if (!item.is_lost) return item.state == InboxItem::kReady;
-    if (item.state == InboxItem::kFetching) return false;  // a READ still writes to its receive
+    // A READ still writes to its receive.
+    if (item.state == InboxItem::kFetching && item.fetched->load() != InboxItem::kStale)
+      return false;
     if (item.state == InboxItem::kWaits) {
       --v.waiting_items;
       if (item.header.kind == MessageKind::kData) v.inbox_bytes -= item.header.length;
@@ -328,7 +328,7 @@ bool Service::has_ready(Vqp& v) {
 // The payload of one of them could not be read. What follows a lost message is lost, too, so that
 // the sender's messages arrive without a gap. A sender that lives asks again, and learns of it.
 void Service::lose_messages_of(Vqp& v, const Sender& sender) {
-  v.refused.insert(sender);
+  if (!is_refused(v, sender)) v.refused[sender.place()] = sender;
   for (InboxItem& item : v.inbox) item.is_lost |= Sender::of(item.header) == sender;
 }
 
@@ -361,6 +361,7 @@ std::size_t Service::pop_messages(VqpId id, std::span<Message> out, bool with_re
   }
   {
     const std::lock_guard<Mutex> lock(v->receive_mutex);
+    ++v->pops;
     while (taken < out.size() && has_ready(*v)) {
       InboxItem& item = v->inbox.front();
       Message& message = out[taken++];

@@ -101,7 +101,10 @@ std::uint32_t Service::end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most) {
 }
 
 void Service::finish(Prepared& request, Status status, Vqp* v) {
-  if (v == nullptr) return;
+  if (v == nullptr) {
+    if (request.kind == Prepared::Kind::kLookup) request.lookup->end(status);
+    return;
+  }
   switch (request.kind) {
     case Prepared::Kind::kUser:
       complete(*v, request.entry, status);
@@ -113,19 +116,17 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
         complete(*v, request.entry, status);
       return;
     case Prepared::Kind::kInternal:
-      if (request.request.opcode == fabric::Opcode::kRead) {
-        v->read_done = true;
-        v->read_failed = status != Status::kSuccess;
-        env_.notify(v->watch);
-      } else if (request.header.kind == MessageKind::kFake &&
-                 request.ticket == v->transfer.ticket) {
-        // Also if it failed: what was before it has ended, or waits to be posted again.
+      // Also if it failed: what was before it has ended, or waits to be posted again.
+      if (request.header.kind == MessageKind::kFake && request.ticket == v->transfer.ticket)
         v->transfer.fake_done = true;
-      }
       return;
     case Prepared::Kind::kFetch:
       request.fetched->store(status == Status::kSuccess ? InboxItem::kReady : InboxItem::kFailed,
                              std::memory_order_release);
+      env_.notify(v->watch);
+      return;
+    case Prepared::Kind::kLookup:
+      request.lookup->end(status);
       env_.notify(v->watch);
       return;
   }
@@ -160,14 +161,11 @@ void Service::complete_ticket(Vqp& v, std::uint64_t ticket, Status status) {
   }
 }
 
-void Service::fail_vqp(Vqp& v, Status status) {
+void Service::fail_vqp(Vqp& v) {
   if (v.state.load(std::memory_order_relaxed) == VqpState::kError) return;
   v.state.store(VqpState::kError, std::memory_order_release);
   for (; !v.pending.empty(); v.pending.pop_front()) {
-    Prepared& held = v.pending.front();
-    const bool is_own =
-        held.kind == Prepared::Kind::kInternal || held.kind == Prepared::Kind::kFetch;
-    finish(held, is_own ? status : Status::kFlushed, &v);
+    finish(v.pending.front(), Status::kFlushed, &v);
   }
   // What waits for its receiver's READ has no other end.
   for (std::uint64_t number = v.completions.begin(); number != v.completions.end(); ++number) {
@@ -190,6 +188,8 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
     qp.has_failed = true;
     qp.behind_a_refusal = is_refusal(wc.status);
     qp.failure = wc.status;
+    qp.failed_at.reset();
+    qp.is_past_node = false;
     const RequestId id = RequestId::unpack(wc.wr_id);
     for (std::uint32_t i = 1; i < id.frees && qp.under_way() > 1; ++i) {
       Prepared& before = qp.at(qp.head());
@@ -199,10 +199,12 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
   }
   const Prepared& oldest = qp.at(qp.head());
   Vqp* v = owner_of(oldest, oldest.owner);
-  if (is_first && wc.status != Status::kFlushed)
+  if (is_first && wc.status != Status::kFlushed) {
+    if (qp.is_dynamic()) qp.failed_at = oldest.to;
     v = fail_oldest(qp, wc, v);
-  else
+  } else {
     flush_oldest(pool, qp, v);
+  }
   qp.pop();
   if (v != nullptr && v->transfer.stage == Transfer::kRunning) end_transfer(pool, *v);
   if (qp.under_way() == 0) has_drained(pool, qp);
@@ -218,7 +220,9 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   if (v == nullptr || failed.kind == Prepared::Kind::kFetch) return v;
   const bool is_lost = wc.status == Status::kRetryExceeded;
   // A peer that does not answer the service does not answer its user either.
-  if (failed.kind != Prepared::Kind::kInternal || is_lost) fail_vqp(*v, wc.status);
+  const bool is_services =
+      failed.kind == Prepared::Kind::kInternal || failed.kind == Prepared::Kind::kLookup;
+  if (!is_services || is_lost) fail_vqp(*v);
   const bool is_from_peer = is_lost || wc.status == Status::kRemoteAccess ||
                             wc.status == Status::kRemoteInvalidRequest ||
                             wc.status == Status::kRemoteOperation;
@@ -232,17 +236,28 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   return v;
 }
 
+// A dynamic queue pair reaches one node at a time, and turns to the next one when all requests to
+// the last have ended. So what is behind a request to another node than the one that failed has not
+// run. What leads to the silent life itself is not tried again: each attempt would hold up those
+// that share the next queue pair for as long as the first.
 void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
   Prepared& flushed = qp.at(qp.head());
   const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
-  const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
   const bool is_own =
       flushed.kind == Prepared::Kind::kInternal && flushed.request.opcode == fabric::Opcode::kSend;
-  if (!is_dead && !is_own && (qp.behind_a_refusal || is_harmless)) {
+  qp.is_past_node |= qp.failed_at && qp.failed_at->node != flushed.to.node;
+  const bool has_not_run = qp.behind_a_refusal || qp.is_past_node;
+  const bool is_silent = qp.failure == Status::kRetryExceeded && qp.failed_at &&
+                         qp.failed_at->node == flushed.to.node &&
+                         qp.failed_at->meta.incarnation == flushed.to.meta.incarnation;
+  const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
+  if (!is_dead && !is_own && !is_silent && (has_not_run || is_harmless)) {
     ++counters_.reposted;
     env_.reached("krcore/reposted");
     if (flushed.kind == Prepared::Kind::kFetch)
       pool.deferred.push_back(flushed);
+    else if (flushed.kind == Prepared::Kind::kLookup)
+      flushed.lookup->end_as(LookupRead::kAgain);  // its thread posts it again
     else
       hold(pool, *v, flushed);
     return;
@@ -250,13 +265,13 @@ void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
   finish(flushed, is_dead ? Status::kFlushed : qp.failure, v);
   const bool is_users =
       flushed.kind == Prepared::Kind::kUser || flushed.kind == Prepared::Kind::kMessage;
-  if (!is_dead && is_users) fail_vqp(*v, qp.failure);
+  if (!is_dead && is_users) fail_vqp(*v);
 }
 
 void Service::has_drained(CorePool& pool, PhysicalQp& qp) {
   qp.uncompleted = 0;
   qp.unsignaled = 0;
-  add_job({Job::kRevive, {}, pool.core, qp.peer(), &qp, false});
+  add_job({Job::kRevive, {}, pool.core, qp.peer(), qp.qp().qp_num(), false});
 }
 
 // Gives those with pending posts their turn.
@@ -298,18 +313,25 @@ std::size_t Service::take(VqpId id, std::span<fabric::Completion> out) {
   return take_ready(*v, out);
 }
 
+// Returns false if the queue pair needs a call that waits for others.
+bool Service::poll_for(Vqp& v, std::vector<const fabric::CompletionQueue*>& polled) {
+  const SendLock lock(v);
+  if (v.qp == nullptr) return false;
+  const fabric::CompletionQueue* queue = &v.qp->completions();
+  if (std::ranges::find(polled, queue) == polled.end()) {
+    polled.push_back(queue);
+    poll_inner(*lock.pool, *v.qp);
+  }
+  return v.unchecked == 0;
+}
+
 std::size_t Service::poll_physical(std::span<const VqpId> ids) {
   failure_.check();
   std::vector<const fabric::CompletionQueue*> polled;
   for (const VqpId id : ids) {
     Vqp* v = find(id);
     if (v == nullptr) continue;
-    const SendLock lock(*v);
-    if (v->qp == nullptr) continue;
-    const fabric::CompletionQueue* queue = &v->qp->completions();
-    if (std::ranges::find(polled, queue) != polled.end()) continue;
-    polled.push_back(queue);
-    poll_inner(*lock.pool, *v->qp);
+    if (!poll_for(*v, polled)) serve_held(id, *v);
   }
   return polled.size();
 }
@@ -319,7 +341,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   Vqp* v = find(id);
   if (v == nullptr) return 0;
   std::size_t taken = 0;
-  bool is_unplaced = false, waits_for_peer = false;
+  bool needs_others = false, waits_for_peer = false;
   {
     const SendLock lock(*v);
     if (v->qp != nullptr) poll_inner(*lock.pool, *v->qp);
@@ -329,7 +351,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
     }
     const bool has_work =
         !v->pending.empty() || !v->announced.empty() || v->transfer.stage == Transfer::kRunning;
-    is_unplaced = v->qp == nullptr && has_work;
+    needs_others = (v->qp == nullptr && has_work) || v->unchecked != 0;
     taken = take_ready(*v, out);
     waits_for_peer =
         taken == 0 &&
@@ -337,8 +359,7 @@ std::size_t Service::poll(VqpId id, std::span<fabric::Completion> out) {
   }
   // The answer of the peer comes as a message.
   if (waits_for_peer) dispatch(*v->pool.load(std::memory_order_acquire));
-  // Its physical queue pair is gone, and it has no metadata for a dynamic one.
-  if (is_unplaced && place(*v) != ConnectResult::kConnected) fail(id);
+  if (needs_others) serve_held(id, *v);
   if (taken == 0) failure_.check();  // nothing may ever come
   return taken;
 }

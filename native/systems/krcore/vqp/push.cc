@@ -104,8 +104,13 @@ inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std
     fill_message(pool, v, from, out);
     return;
   }
-  for (std::uint32_t i = 0; i < from.pieces; ++i)
+  out.remote_key = request.rkey;
+  for (std::uint32_t i = 0; i < from.pieces; ++i) {
     out.sges[i] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
+    out.local_keys[i] = request.sges[i].lkey;
+  }
+  if ((request.flags & fabric::kInline) != 0) [[unlikely]]
+    keep_payload(out);
 }
 
 [[gnu::noinline]] void Service::fill_message(CorePool& pool, const Vqp& v, const Checked& from,
@@ -113,8 +118,10 @@ inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std
   const fabric::WorkRequest& request = *from.request;
   out.ticket = from.ticket;
   out.pieces = from.is_notice() ? 0 : from.pieces;
-  for (std::uint32_t i = 0; i < out.pieces; ++i)
+  for (std::uint32_t i = 0; i < out.pieces; ++i) {
     out.sges[i + 1] = {request.sges[i].addr, request.sges[i].length, from.lkeys[i]};
+    out.local_keys[i] = request.sges[i].lkey;
+  }
   out.header = header_of(v, from.message, pool);
   if (request.opcode != Opcode::kSend) out.header.flags |= MessageHeader::kHasImmediate;
   out.header.immediate = request.immediate;
@@ -124,12 +131,31 @@ inline void Service::fill(CorePool& pool, const Vqp& v, const Checked& from, std
     out.header.key = from.lkeys[0];
     out.header.ticket = from.ticket;
   }
+  if ((request.flags & fabric::kInline) != 0) keep_payload(out);
+}
+
+// The owner may change its buffers when push() returns, and the request may be posted later, or
+// again.
+void Service::keep_payload(Prepared& request) {
+  const bool is_message = request.kind == Prepared::Kind::kMessage;
+  const std::span<fabric::Sge> pieces =
+      std::span(request.sges)
+          .subspan(is_message ? 1 : 0, is_message ? request.pieces : request.request.sge_count);
+  std::vector<std::byte> bytes;
+  for (const fabric::Sge& piece : pieces) {
+    const auto* at = reinterpret_cast<const std::byte*>(piece.addr);
+    bytes.insert(bytes.end(), at, at + piece.length);
+  }
+  request.kept = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  if (pieces.empty()) return;
+  pieces.front() = {reinterpret_cast<std::uint64_t>(request.kept->data()),
+                    static_cast<std::uint32_t>(request.kept->size()), 0};
+  (is_message ? request.pieces : request.request.sge_count) = 1;
 }
 
 // Finds `checked` of a list; returns what refuses it.
-PushResult Service::check_list(Vqp& v, std::span<const fabric::WorkRequest> list,
+PushResult Service::check_list(Vqp& v, Time now, std::span<const fabric::WorkRequest> list,
                                std::size_t& count) {
-  const Time now = env_.now();  // for the leases of the whole list
   // The places stay: to make one takes longer than to fill it. A write with immediate takes two.
   if (v.checked.size() < 2 * list.size()) v.checked.resize(2 * list.size());
   Checked* next = v.checked.data();
@@ -184,7 +210,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     return {0, fabric::PostError::kInvalid, Status::kLocalQpOperation};
   const std::uint16_t epoch = v->epoch.load(std::memory_order_acquire);
   std::size_t count = 0;
-  const PushResult refused = check_list(*v, list, count);
+  const Time checked_at = env_.now();  // for the leases of the whole list
+  const PushResult refused = check_list(*v, checked_at, list, count);
   if (refused.error != fabric::PostError::kNone) return refused;
   // Nor would these.
   if (count > v->options.send_entries)
@@ -195,6 +222,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
   // for what this node does under it. Pieces are as long as the queue is deep.
   std::uint64_t entry = kNoEntry, order = 0;
+  bool is_late = false;
   for (std::size_t done = 0; done < count;) {
     {
       const SendLock lock(*v);
@@ -218,7 +246,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         return all;
       }
       if (v->transfer.stage == Transfer::kRunning || !v->pending.empty() || v->qp == nullptr ||
-          v->qp->has_failed) {
+          v->qp->has_failed || is_late) {
         for (; done < count; ++done) {
           Prepared held;
           fill(*lock.pool, *v, checked[done], entry + done, order + done, held);
@@ -244,6 +272,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     };
     // Without a Watch: that of the queue pair may go with it meanwhile.
     env_.poll_until(has_room, env_.now() + 10 * kMicrosecond);
+    is_late = env_.now() - checked_at > options_.attempts();
   }
   return all;
 }
@@ -275,7 +304,8 @@ void Service::post(CorePool& pool, Vqp& v, std::size_t count) {
   for (std::uint64_t i = 0; v.has_sent_messages && i < accepted; ++i) {
     const Prepared& sent = qp.at(first + i);
     if (sent.kind != Prepared::Kind::kMessage || sent.ticket == 0) continue;
-    v.announced.push_back({sent, env_.now() + kAskAgain, kAskAgain});
+    const Time first = std::min(kAskAgain, options_.lease / 2);
+    v.announced.push_back({sent, env_.now() + first, first});
     want_answer(pool, v);
   }
   // A simulated thread that is killed while it is preempted runs on until its next wait. The owner
@@ -283,14 +313,6 @@ void Service::post(CorePool& pool, Vqp& v, std::size_t count) {
   if (qp.is_dynamic() && v.node != fabric::kNoNode) pool.dynamic_requests[v.node] += accepted;
   for (std::uint64_t i = accepted; i < count; ++i) hold(pool, v, qp.at(first + i));
   qp.unpush(count - accepted);
-}
-
-// Requests that failed with a queue pair come back later than those that were posted since.
-void Service::hold(CorePool& pool, Vqp& v, const Prepared& request) {
-  auto at = v.pending.end();
-  while (at != v.pending.begin() && std::prev(at)->order > request.order) --at;
-  v.pending.insert(at, request);
-  want_turn(pool, v);
 }
 
 std::uint32_t Service::post_physical(CorePool& pool, PhysicalQp& qp,
@@ -324,8 +346,11 @@ std::uint32_t Service::post_newest(CorePool& pool, PhysicalQp& qp, std::size_t c
       std::memcpy(qp.header_data(first + i), &each.header, sizeof each.header);
       each.sges[0] = qp.header_place(first + i);
       request.sge_count = carries ? each.pieces + 1 : 1;
-      const bool fits =
-          sizeof(MessageHeader) + (carries ? each.header.length : 0) <= qp.max_inline();
+      // The NIC takes an inline payload at the post, and another one when a fence lets the request
+      // begin.
+      const bool is_fenced = (request.flags & (fabric::kFence | fabric::kInline)) == fabric::kFence;
+      const bool fits = !is_fenced && sizeof(MessageHeader) + (carries ? each.header.length : 0) <=
+                                          qp.max_inline();
       if (fits)
         request.flags |= fabric::kInline;
       else
@@ -378,31 +403,6 @@ void Service::want_turn(CorePool& pool, Vqp& v) {
   if (v.is_waiting) return;
   v.is_waiting = true;
   core_states_[pool.core]->waiting.push_back(v.id);
-}
-
-// A queue pair whose physical one is gone takes the next. One without metadata waits for its
-// owner's next call, which may ask for it.
-void Service::flush_pending(CorePool& pool, Vqp& v) {
-  // A transfer that had nothing to wait for has moved it to another core.
-  if (v.pool.load(std::memory_order_relaxed) != &pool) return;
-  if (v.transfer.stage == Transfer::kRunning) return;
-  // Requests before these may still come back from the queue pair that has failed.
-  if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
-  if (v.qp == nullptr || (v.qp->has_failed && !options_.bugs.has(Bug::kDeadQueuePairKept)))
-    adopt(v, pool.next_to(v.node, v.to));
-  if (v.qp == nullptr) return;
-  while (!v.pending.empty() && !v.qp->has_failed && v.qp->room() > 0) {
-    v.qp->push();
-    Prepared& next = v.qp->at(v.qp->tail() - 1);
-    next = v.pending.front();
-    v.pending.pop_front();
-    next.to = v.to;
-    // It names the core that posts it.
-    if (next.kind == Prepared::Kind::kMessage) address(v, pool, next.header);
-    const std::size_t before = v.pending.size();
-    post(pool, v, 1);
-    if (v.pending.size() > before) return;  // the device took nothing
-  }
 }
 
 }  // namespace pyrdma::krcore

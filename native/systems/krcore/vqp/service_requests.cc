@@ -44,7 +44,7 @@ void Service::send_service_message(CorePool& pool, NodeId node, const DctMeta& m
   message.request.opcode = fabric::Opcode::kSend;
   message.header = header;
   message.node = node;
-  message.to = {peers_->handle_of_sender(node), meta};
+  message.to = {peers_->handle_of_sender(node), meta, node};
   const std::lock_guard<Mutex> lock(pool.mutex);
   make_place(pool, message);
   if (send(pool, message) != Sent::kNow) pool.deferred.push_back(message);
@@ -57,6 +57,12 @@ void Service::send_deferred(CorePool& pool) {
   for (std::size_t left = pool.deferred.size(); left-- > 0;) {
     Prepared request = pool.deferred.front();
     pool.deferred.pop_front();
+    if (request.kind == Prepared::Kind::kFetch) {
+      if (const auto end = end_without_read(request)) {
+        request.fetched->store(*end, std::memory_order_release);
+        continue;
+      }
+    }
     const Sent sent = send(pool, request);
     if (sent == Sent::kNow) continue;
     if (options_.bugs.has(Bug::kNoWayKept)) return pool.deferred.push_front(request);

@@ -3,6 +3,7 @@
 // A fake request tells when all requests before it are done; the peer's acknowledgement, when it
 // has dispatched all messages before the notification. Both may begin at once: the one that is
 // asked while it asks acknowledges, and begins no second transfer. Posts wait meanwhile.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -59,9 +60,9 @@ void Service::ask_again(CorePool& pool) {
   std::vector<VqpId> turn;
   turn.swap(asking);
   const Time now = env_.now();
-  const auto is_due = [&](Time& again, Time& interval) {
+  const auto is_due = [&](Time& again, Time& interval, Time longest = kForever) {
     if (again > now) return false;
-    interval *= 2;
+    interval = std::min(2 * interval, longest);
     again = now + interval;
     return true;
   };
@@ -83,9 +84,15 @@ void Service::ask_again(CorePool& pool) {
       post_physical(pool, *v->qp, {&message, 1});
     }
     for (Question& question : v->announced) {
+      // The receiver may read for a lease from an announcement on (vqp/zero_copy.cc).
       if (v->qp == nullptr || v->qp->has_failed || v->qp->room() == 0 ||
-          !is_due(question.again, question.interval))
+          !is_due(question.again, question.interval, options_.lease / 2))
         continue;
+      if (!has_buffers(question.message, v->options.domain, 1, 1)) {
+        complete_ticket(*v, question.message.ticket, fabric::Status::kLocalProtection);
+        fail_vqp(*v);
+        break;  // it announces nothing any more
+      }
       env_.reached("krcore/asked_again");
       Prepared message = question.message;
       message.kind = Prepared::Kind::kInternal;
@@ -99,6 +106,8 @@ void Service::ask_again(CorePool& pool) {
 void Service::begin_transfer(CorePool& pool, Vqp& v) {
   Transfer& transfer = v.transfer;
   const bool is_idle = v.qp == nullptr || v.qp->has_failed;
+  // Requests that come back from a failed queue pair go before later ones.
+  if (v.qp != nullptr && v.qp->has_failed && v.qp->under_way() != 0) return;
   // Held posts come first; they may be what the transfer waits for.
   if (!is_idle && !v.pending.empty()) return;
   if (!is_idle && v.qp->room() < 2) return;
@@ -106,9 +115,10 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
   transfer.stage = Transfer::kRunning;
   ++counters_.transfers;
   // One-sided requests alone tell the peer nothing that it could miss.
-  transfer.acked = options_.bugs.has(Bug::kTransferWithoutAck) || !v.has_sent_messages || is_idle;
+  transfer.acked = options_.bugs.has(Bug::kTransferWithoutAck) || !v.has_sent_messages;
   transfer.fake_done = options_.bugs.has(Bug::kTransferWithoutFake) || is_idle;
   if (is_idle) {
+    if (!transfer.acked) ask_by_another_way(pool, v);
     end_transfer(pool, v);
     return;
   }
@@ -129,6 +139,34 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
   want_turn(pool, v);
 }
 
+void Service::ask_by_another_way(CorePool& pool, Vqp& v) {
+  env_.reached("krcore/asked_by_another_way");
+  v.transfer.interval = kAckInterval;
+  v.transfer.again = env_.now();
+  want_answer(pool, v);
+}
+
+// A queue pair that has left its physical one without a transfer, since that has failed or its peer
+// has left it, goes on by another way. Messages of the old way lie with the peer, maybe with
+// another core, and the next ones would overtake them. So it asks by the new way whether all have
+// been dispatched, and what is posted waits meanwhile.
+void Service::ask_for_dispatch(Vqp& v) {
+  Transfer& transfer = v.transfer;
+  if (!v.has_sent_messages || v.state.load() != VqpState::kConnected ||
+      transfer.stage == Transfer::kRunning || options_.bugs.has(Bug::kTransferWithoutAck))
+    return;
+  CorePool& pool = *v.pool.load(std::memory_order_relaxed);
+  if (transfer.stage == Transfer::kNone) {
+    transfer = {};
+    transfer.pool = &pool;
+  }
+  transfer.stage = Transfer::kRunning;
+  transfer.ticket = v.next_ticket++;
+  transfer.fake_done = true;
+  ++counters_.transfers;
+  ask_by_another_way(pool, v);
+}
+
 void Service::end_transfer(CorePool& pool, Vqp& v) {
   Transfer& transfer = v.transfer;
   if (!transfer.fake_done || !transfer.acked) return;
@@ -136,6 +174,7 @@ void Service::end_transfer(CorePool& pool, Vqp& v) {
   CorePool& to = *transfer.pool;
   if (transfer.meta) v.to.meta = *transfer.meta;
   v.transfer = {};
+  v.way.reset();  // the peer has dispatched all
   if (&to != &pool) {
     leave(v);
     v.is_waiting = v.is_asking = false;

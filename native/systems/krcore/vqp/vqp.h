@@ -51,6 +51,7 @@ struct Checked {
 /// The remote region that a queue pair has used last.
 struct KnownRegion {
   NodeId node = fabric::kNoNode;
+  std::uint16_t epoch = 0;      // of the connection
   std::uint32_t key = 0;        // the virtual one
   std::uint64_t forgotten = 0;  // how often the service had forgotten its regions
   MrStore::Entry entry;
@@ -58,7 +59,7 @@ struct KnownRegion {
 
 struct PostedReceive {
   std::uint64_t wr_id = 0;
-  std::vector<fabric::Sge> sges;  // with physical keys
+  std::vector<fabric::Sge> sges;  // with virtual keys: their regions may end before a message comes
   std::uint64_t bytes = 0;
 };
 
@@ -86,16 +87,19 @@ struct Sender {
   }
 };
 
-/// What the sender of a message learns that is too long for its receive.
-inline constexpr auto kTooLong = fabric::Status::kRemoteInvalidRequest;
+/// What the sender of a message learns that is too long for its receive, or whose receive has lost
+/// its memory.
+inline constexpr auto kNotTaken = fabric::Status::kRemoteInvalidRequest;
 
 /// A message that has arrived.
 struct InboxItem {
-  enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed };
-  State state = kWaits;
+  /// One whose READ has not begun within the lease of its announcement waits for the next one.
+  enum State : std::uint8_t { kWaits, kFetching, kReady, kFailed, kStale };
+  State state = kWaits;  // never kStale
   bool is_lost = false;  // it ends before somebody takes it
   /// The completion of the READ sets it, without the lock of the inbox.
   std::shared_ptr<std::atomic<std::uint8_t>> fetched;
+  Time good_until = 0;  // kZeroCopy: the end of the announcement's lease
   MessageHeader header;
   std::vector<std::byte> bytes;  // of one that waits for a receive
   PostedReceive receive;
@@ -140,6 +144,8 @@ class Vqp {
     life.reset();
     refusal = fabric::Status::kSuccess;
     to = {};
+    way.reset();
+    unchecked = 0;
     has_sent_messages = false;
     next_announced = 1;
   }
@@ -158,7 +164,8 @@ class Vqp {
   // The sending side, guarded by the lock of `pool`.
   std::atomic<CorePool*> pool{nullptr};
   std::atomic<VqpState> state{VqpState::kCreated};
-  NodeId node = fabric::kNoNode;
+  /// A thread that posts looks at it without the lock, while another one may reset the queue pair.
+  std::atomic<NodeId> node{fabric::kNoNode};
   std::uint32_t port = 0;
   std::uint32_t peer = 0;  // VqpId of the other end, or 0: whoever has bound the port
   /// A message for an earlier connection is dropped; its look takes no lock.
@@ -167,8 +174,12 @@ class Vqp {
   std::optional<std::uint32_t> life;  // of the node to which it is connected
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
+  /// The queue pair or target of the peer to which the latest `qp` leads. Messages by one way arrive
+  /// in order.
+  std::optional<std::uint64_t> way;
   CompletionRows completions;
   std::deque<Prepared> pending;  // posts that wait for a physical queue pair
+  std::uint32_t unchecked = 0;   // the remote key of the oldest, if it must be looked up again
   std::uint64_t next_order = 1;
   std::deque<Question> announced;  // zero-copy sends that the receiver has not read
   bool is_asking = false;          // in the pool's list of those that wait for an answer
@@ -176,8 +187,7 @@ class Vqp {
   std::uint64_t next_ticket = 1;     // of transfers
   std::uint64_t next_announced = 1;  // ticket of the next zero-copy send of the connection
   bool has_sent_messages = false;
-  bool read_done = false, read_failed = false;  // of a READ of the service for this queue pair
-  bool is_waiting = false;                      // in the pool's list of those with pending posts
+  bool is_waiting = false;  // in the pool's list of those with pending posts
   fabric::Status refusal = fabric::Status::kSuccess;  // why the peer took no message
   Watch watch;                                        // a completion is ready
 
@@ -193,11 +203,20 @@ class Vqp {
   std::uint32_t bound_port = 0;  // 0: none
   struct Reply {
     VqpId vqp;
+    std::uint64_t popped = 0;  // `pops` at its last message
+    std::uint64_t used = 0;    // `pops` at its last use, as the last search for idle ones saw it
+    std::uint64_t seen_posts = 0;  // likewise; 0: none has seen it
+    std::uint64_t messages = 1;
     std::uint32_t foreign = 0;  // messages that came to another core
     bool is_moved = false;      // the sender has been asked to send to this core
   };
+  static constexpr std::size_t kFewReplies = 64;
   std::map<Sender, Reply> replies;
-  std::set<Sender> refused;  // one of their messages is lost
+  std::size_t most_replies = kFewReplies;
+  std::uint64_t pops = 1;  // calls that have taken messages
+  /// Connections of which a message is lost, by the place of their sender. A later one of the place
+  /// ends the one before.
+  std::map<std::pair<NodeId, std::uint16_t>, Sender> refused;
   /// Zero-copy messages that have been taken, by the place of their sender: at most one entry for
   /// each queue pair that there is.
   struct Taken {

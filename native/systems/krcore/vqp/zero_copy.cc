@@ -14,18 +14,26 @@
 
 namespace pyrdma::krcore {
 
-// The receiver reads the payload straight into the user's buffer.
+// The receiver reads the payload straight into the user's buffer. Returns false, with the status of
+// the message, if that cannot take it.
 bool Service::fetch(Vqp& v, InboxItem& item) {
-  CorePool& pool = *v.pool.load(std::memory_order_acquire);
-  if (item.header.length > item.receive.bytes) return false;
+  if (!has_buffers(v, item.receive)) item.status = fabric::Status::kLocalProtection;
+  if (item.header.length > item.receive.bytes) item.status = fabric::Status::kLocalLength;
+  if (item.status != fabric::Status::kSuccess) return false;
   ++counters_.zero_copies;
   item.state = InboxItem::kFetching;
   item.fetched = std::make_shared<std::atomic<std::uint8_t>>(InboxItem::kFetching);
+  read_payload(v, item);
+  return true;
+}
+
+void Service::read_payload(Vqp& v, InboxItem& item) {
   Prepared read;
   read.kind = Prepared::Kind::kFetch;
   read.owner = v.id;
   read.epoch = v.epoch;
   read.fetched = item.fetched;
+  read.good_until = item.good_until;
   read.node = item.header.from_node;
   read.request.opcode = fabric::Opcode::kRead;
   read.request.remote_addr = item.header.address;
@@ -33,16 +41,54 @@ bool Service::fetch(Vqp& v, InboxItem& item) {
   std::uint64_t left = item.header.length;
   for (const fabric::Sge& sge : item.receive.sges) {
     if (left == 0) break;
-    fabric::Sge& piece = read.sges[read.request.sge_count++];
+    const std::uint32_t number = read.request.sge_count++;
+    fabric::Sge& piece = read.sges[number];
     piece = sge;
+    read.local_keys[number] = sge.lkey;
+    regions_->check(sge, true, v.options.domain, piece.lkey);  // `end_without_read` has the result
     piece.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, sge.length));
     left -= piece.length;
   }
-  read.to = {peers_->handle_of_sender(item.header.from_node), item.header.meta};
+  read.to = {peers_->handle_of_sender(read.node), item.header.meta, read.node};
+  CorePool& pool = *v.pool.load(std::memory_order_acquire);
   const std::lock_guard<Mutex> lock(pool.mutex);
+  if (const auto end = end_without_read(read)) {
+    item.fetched->store(*end, std::memory_order_release);
+    return;
+  }
   make_place(pool, read);
   if (send(pool, read) != Sent::kNow) pool.deferred.push_back(read);
-  return true;
+}
+
+// An announcement gives a right to read as long as a lease lasts. The sender, which has the memory,
+// announces at least twice in that time what is not read, as long as its application has the
+// memory. So a READ that has not begun in time waits for the next announcement. It waits as long as
+// the memory may have another use; a sender that has not announced by then is dead or cut off.
+std::optional<InboxItem::State> Service::end_without_read(const Prepared& fetch) {
+  Vqp* v = owner_of(fetch, fetch.owner);
+  if (v == nullptr || !has_buffers(fetch, v->options.domain, 0, fetch.request.sge_count))
+    return InboxItem::kFailed;
+  if (env_.now() > fetch.good_until) {
+    env_.reached("krcore/announcement_stale");
+    return InboxItem::kStale;
+  }
+  return std::nullopt;
+}
+
+void Service::look_at_fetch(InboxItem& item) const {
+  const auto state = static_cast<InboxItem::State>(item.fetched->load(std::memory_order_acquire));
+  if (state != InboxItem::kStale)
+    item.state = state;
+  else if (env_.now() > item.good_until + regions_->grace())
+    item.state = InboxItem::kFailed;
+}
+
+void Service::announce_again(Vqp& v, InboxItem& item, const MessageHeader& header) {
+  item.header = header;
+  item.good_until = env_.now() + options_.lease;
+  if (item.state != InboxItem::kFetching || item.fetched->load() != InboxItem::kStale) return;
+  item.fetched->store(InboxItem::kFetching, std::memory_order_release);
+  read_payload(v, item);
 }
 
 // An announcement may come again, because its answer was lost. A message that waits has no answer
@@ -54,7 +100,10 @@ bool Service::is_known(Vqp& v, const MessageHeader& header) {
     return item.header.ticket == header.ticket && Sender::of(item.header) == sender;
   });
   if (waiting != v.inbox.end()) {
-    if (waiting->status == fabric::Status::kSuccess) return true;
+    if (waiting->status == fabric::Status::kSuccess) {
+      announce_again(v, *waiting, header);
+      return true;
+    }
     refused = header.ticket;
   } else {
     const auto from = v.taken.find(sender.place());
@@ -69,7 +118,7 @@ bool Service::is_known(Vqp& v, const MessageHeader& header) {
   MessageHeader asked = header;
   asked.ticket = refused;
   if (refused != 0)
-    refuse(pool, asked, kTooLong);
+    refuse(pool, asked, kNotTaken);
   else
     send_service_message(pool, header.from_node, header.meta, done_of(header, pool));
   return true;
