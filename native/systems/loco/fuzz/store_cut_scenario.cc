@@ -26,7 +26,7 @@ using check::Function;
 using check::Value;
 
 constexpr std::uint32_t kClients = 3;             // per node
-constexpr Time kWaitTimeout = 16 * kMillisecond;  // the retries last 8 ms
+constexpr Time kWaitTimeout = 40 * kMillisecond;  // the retries last 8 ms, a report as long
 constexpr Time kRecovery = 10 * kSecond;          // of virtual time, for nodes that wait in turn
 
 // The faults that a reliable connection hides, without those that last as long as its retries.
