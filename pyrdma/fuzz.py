@@ -38,7 +38,7 @@ def systems() -> list[dict[str, Any]]:
     """Return the systems that can be fuzzed.
 
     Each has a name, a title, mutations, presets, the kinds of faults that it can have, the rare
-    branches that it counts, and its largest number of nodes.
+    branches that it counts, and its bounds of the number of nodes.
     """
     core: Any = native()
     return list(core.fuzz.scenarios())

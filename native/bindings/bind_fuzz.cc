@@ -131,7 +131,8 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
         py::dict("name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
                  "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets),
                  "faults"_a = kinds_of(scenario), "branches"_a = texts(scenario.branches),
-                 "most_nodes"_a = scenario.most_nodes, "has_histories"_a = scenario.has_histories));
+                 "fewest_nodes"_a = scenario.fewest_nodes, "most_nodes"_a = scenario.most_nodes,
+                 "has_histories"_a = scenario.has_histories));
   return all;
 }
 
@@ -140,8 +141,8 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
 void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios) {
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
   fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
-                  "Scenarios: name, title, mutations, presets, faults, branches, most_nodes, "
-                  "has_histories.");
+                  "Scenarios: name, title, mutations, presets, faults, branches, fewest_nodes, "
+                  "most_nodes, has_histories.");
   fuzz_module.def(
       "run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
       py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,

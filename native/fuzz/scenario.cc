@@ -77,7 +77,7 @@ FaultOptions limited(const Scenario& scenario, FaultOptions drawn) {
 }
 
 Outcome run(const Scenario& scenario, const Options& options) {
-  check_range("nodes", options.nodes, 2, scenario.most_nodes);
+  check_range("nodes", options.nodes, scenario.fewest_nodes, scenario.most_nodes);
   check_range("operations", options.operations, 1, 1'000'000);
   check_name(scenario, "mutation", options.mutation, scenario.mutations);
   check_name(scenario, "preset", options.preset, scenario.presets);

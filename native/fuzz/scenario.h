@@ -93,6 +93,7 @@ struct Scenario {
   NodeId most_nodes = 32;
   /// Whether runs record histories that a model judges. Without, the scenario's own checks judge.
   bool has_histories = true;
+  NodeId fewest_nodes = 2;
 };
 
 /// Returns the scenarios that belong to no system.

@@ -18,9 +18,10 @@ class ScenariosSim : public testing::TestWithParam<std::size_t> {
 };
 
 TEST_P(ScenariosSim, RunOnTheFewestAndOnTheMostNodes) {
-  const std::array<NodeId, 2> ends{2, fuzz::kSlowed ? NodeId{4} : scenario().most_nodes};
+  const NodeId fewest = scenario().fewest_nodes;
+  const std::array<NodeId, 2> ends{fewest, fuzz::kSlowed ? NodeId{4} : scenario().most_nodes};
   for (const NodeId nodes : ends) {
-    for (std::uint64_t seed = 1; seed <= (nodes == 2 ? 8U : 1U); ++seed) {
+    for (std::uint64_t seed = 1; seed <= (nodes == fewest ? 8U : 1U); ++seed) {
       fuzz::Options options = fuzz::small_options(seed, {nodes, 64, 1, false});
       options.nodes = nodes;
       const fuzz::Outcome outcome = run(scenario(), options);
@@ -30,17 +31,18 @@ TEST_P(ScenariosSim, RunOnTheFewestAndOnTheMostNodes) {
     }
   }
   fuzz::Options options = fuzz::small_options(1, {});
-  options.nodes = scenario().most_nodes + 1;
-  const std::string given = std::to_string(options.nodes),
-                    most = std::to_string(scenario().most_nodes);
-  EXPECT_TRUE(refuses([&] { run(scenario(), options); }, ErrorCode::kInvalidArgument,
-                      {"nodes", given, most}));
+  for (const NodeId nodes : {fewest - 1, scenario().most_nodes + 1}) {
+    options.nodes = nodes;
+    const std::string bound = std::to_string(nodes < fewest ? fewest : scenario().most_nodes);
+    EXPECT_TRUE(refuses([&] { run(scenario(), options); }, ErrorCode::kInvalidArgument,
+                        {"nodes", std::to_string(nodes), bound}));
+  }
 }
 
 TEST_P(ScenariosSim, RefuseFaultsThatTheyCannotHave) {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
-    fuzz::Options options = fuzz::small_options(1, {2, 8, 1, false});
+    fuzz::Options options = fuzz::small_options(1, {scenario().fewest_nodes, 8, 1, false});
     options.kept.emplace();  // the refusal precedes the run
     options.asked = {fault};
     const auto& can = scenario().faults;
@@ -51,7 +53,7 @@ TEST_P(ScenariosSim, RefuseFaultsThatTheyCannotHave) {
 }
 
 TEST_P(ScenariosSim, RecordHistoriesOrRefuseTo) {
-  fuzz::Options options = fuzz::small_options(1, {2, 64, 1, false});
+  fuzz::Options options = fuzz::small_options(1, {scenario().fewest_nodes, 64, 1, false});
   options.faults = {};
   options.history = true;
   if (scenario().has_histories) {

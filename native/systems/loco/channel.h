@@ -77,8 +77,8 @@ class Channel {
   virtual void joined(NodeId) {}
   /// Runs once per peer when the peer's regions are known.
   virtual void connected(NodeId) {}
-  /// Runs when this node has lost its connections to a node; they stay lost. On the thread that
-  /// makes progress; must not block.
+  /// Runs when this node has lost its connections to a participant; they stay lost. On the thread
+  /// that makes progress; must not block.
   virtual void lost(NodeId) {}
 
   /// Returns the place of the expected region `index` of `peer`; for this node, its own region.

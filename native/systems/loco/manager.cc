@@ -62,7 +62,9 @@ void Manager::serve() {
 
 void Manager::peer_down(NodeId peer, fabric::Status /*why*/) {
   const std::lock_guard lock(channels_mutex_);
-  for (const auto& [name, channel] : channels_) channel->lost(peer);
+  for (const auto& [name, channel] : channels_) {
+    if (channel->peers_[peer].takes_part) channel->lost(peer);
+  }
 }
 
 void Manager::handle(const ControlMessage& message) {

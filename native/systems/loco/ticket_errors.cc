@@ -24,11 +24,7 @@ void TicketLocks::throw_not_held(Caller& me, std::uint64_t i) {
 
 // A node without a connection to the lock's host has perhaps lost a ticket, or a release.
 void TicketLocks::lost(NodeId peer) {
-  const auto& hosts = participants();
-  const auto host = std::find(hosts.begin(), hosts.end(), peer);
-  if (host == hosts.end()) return;
-  const auto rank = static_cast<std::uint64_t>(host - hosts.begin());
-  store_release(&holder_word(count_ + rank), std::uint64_t{1});
+  store_release(&holder_word(count_ + rank_of(peer)), std::uint64_t{1});
 }
 
 std::optional<std::uint64_t> TicketLocks::ask(Caller& me, NodeId node, const RemoteRegion& at,
