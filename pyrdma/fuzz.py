@@ -37,8 +37,9 @@ Progress = Callable[[int, int, str], None]
 def systems() -> list[dict[str, Any]]:
     """Return the systems that can be fuzzed.
 
-    Each has a name, a title, mutations, presets, the kinds of faults that it can have, the rare
-    branches that it counts, and its bounds of the number of nodes.
+    Each has a `name`, a `title`, `mutations`, `presets`, the kinds of `faults` that it can have,
+    the rare `branches` that it counts, `fewest_nodes` and `most_nodes`, and `has_histories`:
+    whether its runs record histories.
     """
     core: Any = native()
     return list(core.fuzz.scenarios())

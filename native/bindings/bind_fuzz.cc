@@ -141,8 +141,7 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
 void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios) {
   py::module_ fuzz_module = module.def_submodule("fuzz", "Scenarios run from seeds.");
   fuzz_module.def("scenarios", with_first(&list_scenarios, scenarios),
-                  "Scenarios: name, title, mutations, presets, faults, branches, fewest_nodes, "
-                  "most_nodes, has_histories.");
+                  "Return what each scenario has, as pyrdma.fuzz.systems() says.");
   fuzz_module.def(
       "run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
       py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,

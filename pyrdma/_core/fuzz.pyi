@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 def scenarios() -> list[dict[str, Any]]:
-    """Scenarios: name, title, mutations, presets, faults, branches, fewest_nodes, most_nodes, has_histories."""
+    """Return what each scenario has, as pyrdma.fuzz.systems() says."""
 
 def run(
     system: str,
