@@ -258,7 +258,7 @@ class Fate {
     const fuzz::Outcome& sum = world_.outcome;
     if (sum.begun == 0 || world_.cluster->faults_are_on()) return;
     const Time now = world_.cluster->now();
-    const std::uint64_t progress = sum.begun + sum.ok + sum.fail;
+    const std::uint64_t progress = sum.begun + sum.ok + sum.fail + steps_to_rest();
     const bool is_over = patience_.is_over(now, progress);
     // What is lost does not come again.
     const bool is_lost_over = lost_patience_.is_over(now, progress) && is_lost();
@@ -278,7 +278,21 @@ class Fate {
     }
   }
 
+  /// The most steps on the way to rest that were reached at once since the last crash. Who has
+  /// died reads its disk, is listed, is recovered, and others replicate their logs again: each
+  /// takes time of its own. A store that falls back gains nothing by the same step again.
+  std::uint64_t steps_to_rest() {
+    std::uint64_t steps = 0;
+    for (const bool is_reached : {world_.down.empty(), world_.has_all_servers(),
+                                  world_.unsettled() == 0, world_.is_whole()}) {
+      if (!is_reached) break;
+      ++steps;
+    }
+    return most_steps_ = std::max(most_steps_, steps);
+  }
+
   void renew(Time now) {
+    most_steps_ = 0;
     patience_.renew(now);
     lost_patience_.renew(now);
   }
@@ -299,6 +313,7 @@ class Fate {
   Rng rng_;
   fuzz::Patience patience_{world_.options.recovery_limit};
   fuzz::Patience lost_patience_{world_.options.recovery_limit / 4};
+  std::uint64_t most_steps_ = 0;
   bool has_crashed_ = false;
 };
 
