@@ -19,6 +19,20 @@ struct CallingTask {
   std::shared_ptr<Task> task;
 };
 CallingTask calling(Task& task);
+/// The task whose Python code the calling thread runs: its turn, or a function that it awaits by
+/// Node.do.
+CallingTask running_here();
+/// Says so for the time of a block.
+class RunsHere {
+ public:
+  explicit RunsHere(Task& task);
+  ~RunsHere();
+  RunsHere(const RunsHere&) = delete;
+  RunsHere& operator=(const RunsHere&) = delete;
+
+ private:
+  Task* before_;
+};
 
 /// Returns the exception with its traceback. With the GIL.
 inline py::object exception_of(const py::error_already_set& raised) {

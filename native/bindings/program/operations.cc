@@ -45,14 +45,14 @@ void EventWait::run(Task& task) {
 
 void Do::run(Task& task) {
   Program& program = task.node().running_program();
-  if (!program.simulated()) return program.turn([&] { call(program); });
+  if (!program.simulated()) return program.turn([&] { call(task); });
   Session& session = program.session();
   bool killed = false;
   std::thread thread([&] {
     const InterpreterThread interpreter(program);
     const py::gil_scoped_acquire gil;
     session.forward_calls(this);
-    call(program);
+    call(task);
     session.forward_calls(nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
     is_over_ = true;
@@ -94,7 +94,9 @@ void Do::forward(FunctionRef<void()> work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void Do::call(const Program& program) {
+void Do::call(Task& task) {
+  const Program& program = task.node().running_program();
+  const RunsHere here(task);
   try {
     value_ = function_(*arguments_, **keywords_);
   } catch (const py::error_already_set& error) {

@@ -106,7 +106,7 @@ class Do final : public Operation, public CallForwarder {
   py::object result() override;
 
  private:
-  void call(const Program& program);
+  void call(Task& task);
   py::object function_;
   py::args arguments_;
   py::kwargs keywords_;

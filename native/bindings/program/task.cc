@@ -17,6 +17,13 @@ py::object cancelled_class() { return py::module_::import("pyrdma.errors").attr(
 
 CallingTask calling(Task& task) { return {task.shared_from_this()}; }
 
+namespace {
+thread_local Task* task_here = nullptr;
+}
+CallingTask running_here() { return task_here != nullptr ? calling(*task_here) : CallingTask(); }
+RunsHere::RunsHere(Task& task) : before_(std::exchange(task_here, &task)) {}
+RunsHere::~RunsHere() { task_here = before_; }
+
 // ---- operations ----
 
 void Operation::perform(Task& task) {
@@ -114,6 +121,7 @@ bool Task::step() {
     ~Turn() { turn = std::thread::id(); }
     std::atomic<std::thread::id>& turn;
   } turn(turn_);
+  const RunsHere here(*this);
   PyObject* yielded = nullptr;
   PySendResult sent = PyIter_Send(coroutine_.ptr(), Py_None, &yielded);
   while (sent == PYGEN_NEXT) {

@@ -87,10 +87,10 @@ void def(Class& bound, const char* name, Work work, Convert convert,
       return py::cast(made);
     }
     if constexpr (std::is_void_v<Result>) {
-      work(*self, CallingTask(), arguments...);
+      work(*self, running_here(), arguments...);
       return py::object(py::none());
     } else {
-      return py::object(convert(work(*self, CallingTask(), arguments...)));
+      return py::object(convert(work(*self, running_here(), arguments...)));
     }
   });
 }

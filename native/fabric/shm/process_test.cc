@@ -187,6 +187,33 @@ TEST(ShmProcess, ARestartedNodeFindsWhatItHasStored) {
   }
 }
 
+// The test program may run as one shard of several.
+TEST(ShmProcess, AChildRunsWhateverTheShard) {
+  struct Setting {
+    Setting(const char* variable, const char* value) : name(variable) {
+      if (const char* now = std::getenv(name)) before = now;
+      ::setenv(name, value, 1);
+    }
+    ~Setting() {
+      if (before) {
+        ::setenv(name, before->c_str(), 1);
+      } else {
+        ::unsetenv(name);
+      }
+    }
+    const char* name;
+    std::optional<std::string> before;
+  };
+  const Setting shards("GTEST_TOTAL_SHARDS", "2"), second("GTEST_SHARD_INDEX", "1");
+  Session session({2, 1});
+  ShmNode self(session.name(), 0, 2, session.token());
+  const Child child(role("keeper", session, 1));
+  Env& env = self.env();
+  EXPECT_EQ(
+      env.device().rendezvous().await_value<std::uint64_t>("stored0", env.now() + 20 * kSecond),
+      1U);
+}
+
 TEST(ShmProcess, TheEndOfTheControllerStopsTheNodes) {
   const std::string file =
       std::filesystem::temp_directory_path() / ("pyrdma-test-" + std::to_string(::getpid()));

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/held_flag.h"
 #include "systems/loco/manager.h"
 
 namespace pyrdma::loco {
@@ -35,15 +34,13 @@ bool ControlMessage::valid() const {
 }
 
 Control::Control(Manager& manager)
-    : manager_(manager),
-      peers_(manager.nodes()),
-      sending_(manager.env()),
-      inbox_mutex_(manager.env()) {
+    : manager_(manager), peers_(manager.nodes()), inbox_mutex_(manager.env()) {
   constexpr std::uint32_t kBytes = kSlots * sizeof(ControlMessage);
   for (NodeId node = 0; node < manager.nodes(); ++node) {
     if (node == manager.self()) continue;
-    peers_[node].outgoing = manager.memory().allocate(kBytes);
-    peers_[node].incoming = manager.memory().allocate(kBytes);
+    peers_[node] = std::make_unique<Peer>(manager.env());
+    peers_[node]->outgoing = manager.memory().allocate(kBytes);
+    peers_[node]->incoming = manager.memory().allocate(kBytes);
   }
 }
 
@@ -52,62 +49,63 @@ void Control::post_receives(runtime::Connection& connection) {
 }
 
 void Control::post_receive(runtime::Connection& connection, std::uint32_t slot) {
-  const LocalRegion& incoming = peers_[connection.peer].incoming;
+  const LocalRegion& incoming = peers_[connection.peer]->incoming;
   connection.qp->receive(incoming.sge(slot * sizeof(ControlMessage), sizeof(ControlMessage)), slot);
 }
 
 void Control::send(NodeId node, const ControlMessage& message) {
-  const std::lock_guard lock(sending_);
-  const LocalRegion& outgoing = peers_.at(node).outgoing;
-  runtime::Connection& connection = manager_.runtime_.messages(node);
-  const auto wait_for = [&](auto&& ready) {
-    if (ready()) return;
-    // No thread of this node answers messages meanwhile: an answer would need the lock that is held
-    // here.
-    const bool serves = manager_.serving_.exchange(true, std::memory_order_acquire);
-    const HeldFlag serving(serves ? nullptr : &manager_.serving_);
-    // Any thread may send, so no caller waits here.
-    Env& env = manager_.env();
-    const Time limit = manager_.options().wait_timeout;
-    if (env.poll_until(ready, env.now() + limit)) return;
-    throw Error(ErrorCode::kTimeout,
-                "node " + std::to_string(manager_.self()) +
-                    ": no room for a join or connect message to node " + std::to_string(node) +
-                    " within " + std::to_string(limit / kMillisecond) +
-                    " ms; check that this node makes progress, or raise wait_timeout",
+  manager_.runtime_.progress();  // makes room
+  Peer& peer = *peers_.at(node);
+  const std::lock_guard lock(peer.mutex);
+  if (peer.waiting.size() == kMostWaiting) {
+    throw Error(ErrorCode::kExhausted,
+                "node " + std::to_string(manager_.self()) + ": " + std::to_string(kMostWaiting) +
+                    " join or connect messages wait for node " + std::to_string(node) +
+                    ", which takes none; check that it makes progress",
                 false)
         .blaming({node});
-  };
-  wait_for([&] {
-    manager_.runtime_.progress();  // the sender may be the polling thread itself
-    return connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots;
-  });
-  const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
-  std::memcpy(outgoing.data + offset, &message, sizeof message);
-  // A queue may be full while a completion is on its way, which wakes this thread. A completion
-  // that is already there wakes nobody, so the thread takes it first.
-  wait_for([&] {
-    manager_.runtime_.progress();
-    return connection.qp->send(outgoing.sge(offset, sizeof message));
-  });
-  ++connection.posted;  // not before: what was not sent never completes
+  }
+  peer.waiting.push_back(message);
+  flush(peer, manager_.runtime_.messages(node));
+}
+
+void Control::flush(Peer& peer, runtime::Connection& connection) {
+  while (!peer.waiting.empty() &&
+         connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots) {
+    const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
+    std::memcpy(peer.outgoing.data + offset, &peer.waiting.front(), sizeof(ControlMessage));
+    // A queue may be full while a completion is on its way. The next service tries again.
+    if (!connection.qp->send(peer.outgoing.sge(offset, sizeof(ControlMessage)))) break;
+    ++connection.posted;  // not before: what was not sent never completes
+    peer.waiting.pop_front();
+  }
+  const bool refused = !peer.waiting.empty() &&
+                       connection.posted == connection.completed.load(std::memory_order_acquire);
+  if (!refused && !peer.refused.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(inbox_mutex_);  // see receive()
+  peer.refused.store(refused, std::memory_order_relaxed);
+  if (refused) manager_.runtime_.want_service(true);
 }
 
 void Control::complete(runtime::Connection& connection, const fabric::Completion& completion) {
+  Peer& peer = *peers_.at(connection.peer);
   if (completion.status != fabric::Status::kSuccess) {
     // The peer is gone. A thread that waits for the peer finds that out and names it at its
     // timeout.
+    const std::lock_guard lock(peer.mutex);
+    peer.waiting.clear();
     connection.completed.store(connection.posted, std::memory_order_release);
     return;
   }
   if (completion.opcode != fabric::Opcode::kReceive) {
     connection.completed.fetch_add(1, std::memory_order_release);
+    const std::lock_guard lock(peer.mutex);
+    flush(peer, connection);
     return;
   }
-  const LocalRegion& incoming = peers_.at(connection.peer).incoming;
   const auto slot = static_cast<std::uint32_t>(completion.wr_id);
   ControlMessage message;
-  std::memcpy(&message, incoming.data + slot * sizeof message, sizeof message);
+  std::memcpy(&message, peer.incoming.data + slot * sizeof message, sizeof message);
   post_receive(connection, slot);
   if (completion.byte_count != sizeof message || !message.valid()) return;
   message.from = connection.peer;
@@ -118,11 +116,22 @@ void Control::complete(runtime::Connection& connection, const fabric::Completion
 
 bool Control::receive(ControlMessage& message) {
   if (!manager_.runtime_.service_wanted()) return false;
+  for (NodeId node = 0; node < peers_.size(); ++node) {
+    if (!peers_[node] || !peers_[node]->refused.load(std::memory_order_relaxed)) continue;
+    const std::lock_guard lock(peers_[node]->mutex);
+    flush(*peers_[node], manager_.runtime_.messages(node));
+  }
   const std::lock_guard lock(inbox_mutex_);
-  if (inbox_.empty()) return false;
+  const bool refused = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return peer && peer->refused.load(std::memory_order_relaxed);
+  });
+  if (inbox_.empty()) {
+    manager_.runtime_.want_service(refused);
+    return false;
+  }
   message = inbox_.front();
   inbox_.pop_front();
-  manager_.runtime_.want_service(!inbox_.empty());
+  manager_.runtime_.want_service(refused || !inbox_.empty());
   return true;
 }
 

@@ -2,6 +2,7 @@
 // travel over a separate queue pair to each peer.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -57,7 +58,11 @@ class Control {
   explicit Control(Manager& manager);
   void post_receives(runtime::Connection& connection);
 
-  /// Any thread may call; blocks while too many messages to that peer are in flight.
+  static constexpr std::size_t kMostWaiting = 4096;  // messages to a peer that find no room
+
+  /// Any thread may call. Never blocks: a peer that takes no messages must not keep this node from
+  /// the others. What finds no room waits for completions. Throws Error(kExhausted) when
+  /// kMostWaiting messages wait.
   void send(NodeId peer, const ControlMessage& message);
   /// Handles a completion of a connection for messages; the polling thread calls it.
   void complete(runtime::Connection& connection, const fabric::Completion& completion);
@@ -66,13 +71,17 @@ class Control {
 
  private:
   struct Peer {
+    explicit Peer(Env& env) : mutex(env) {}
     LocalRegion outgoing, incoming;
+    Mutex mutex;  // of the posts to this peer
+    std::deque<ControlMessage> waiting;
+    std::atomic<bool> refused{false};  // the queue took no message, and none is in flight
   };
+  void flush(Peer& peer, runtime::Connection& connection);
   void post_receive(runtime::Connection& connection, std::uint32_t slot);
 
   Manager& manager_;
-  std::vector<Peer> peers_;  // by peer; empty for this node
-  Mutex sending_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by peer; none for this node
   Mutex inbox_mutex_;
   std::deque<ControlMessage> inbox_;
 };

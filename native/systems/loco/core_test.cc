@@ -2,8 +2,11 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <memory>
+#include <vector>
 
 #include "base/error_test.h"
+#include "runtime/node_barrier.h"
 #include "systems/loco/atomic_var.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/shared_region.h"
@@ -392,6 +395,34 @@ TEST(LocoFaults, ARestartedNodeIsRefused) {
     cluster.restart(1);
   });
   EXPECT_TRUE(refused);
+}
+
+// More join messages than the peer has receives for.
+TEST(LocoFaults, APeerThatTakesNoMessagesKeepsNobodyFromTheOthers) {
+  constexpr NodeId kSleeper = 1;
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([](Env& env) {
+    ManagerOptions options;
+    options.wait_timeout = 100 * kMillisecond;
+    Manager manager(env, options);
+    runtime::node_barrier(env, "made", kSecond);
+    const Time begin = env.now();
+    if (env.node() == kSleeper) env.sleep_until(begin + 3 * kMillisecond);
+    std::vector<std::unique_ptr<AtomicVars>> many;
+    if (env.node() != 2) {
+      for (int i = 0; i < 60; ++i) {
+        many.push_back(std::make_unique<AtomicVars>(manager, "to the sleeper " + std::to_string(i),
+                                                    1, std::vector<NodeId>{0, kSleeper}));
+      }
+    }
+    if (env.node() != kSleeper) {
+      AtomicVars other(manager, "to the other", 1, std::vector<NodeId>{0, 2});
+      manager.caller(0).wait_until([&] { return other.ready(); }, "the other node");
+      EXPECT_LT(env.now() - begin, 2 * kMillisecond);
+    }
+    manager.wait_for_ready();
+    runtime::node_barrier(env, "end", kSecond);
+  });
 }
 
 }  // namespace

@@ -242,8 +242,8 @@ class TicketLock(Channel):
     def release(self, *, node: Node) -> None:
         """Release the lock; the next holder sees the writes that `node` made before.
 
-        Raises `pyrdma.InvalidArgument` when `node` does not hold it; in virtual time also when
-        another task of `node` holds it.
+        Raises `pyrdma.InvalidArgument` when `node` does not hold it, or when another task of `node`
+        holds it, or the script does and a task calls.
         """
         raise NotImplementedError
 

@@ -260,11 +260,17 @@ def test_tasks_of_one_node_exclude_each_other_by_a_lock(world: str) -> None:
     assert most == 1
 
 
-def test_a_lock_is_released_by_the_task_that_holds_it() -> None:
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_lock_is_released_by_the_task_that_holds_it(world: str) -> None:
     async def other(node: Node) -> None:
         assert not await node.do(lock.try_acquire, node=0)
         with raises(rd.InvalidArgument, "main", "lock"):
             await node.do(lock.release, node=0)
+        with raises(rd.InvalidArgument, "main", "lock"):
+            await node.do(release)  # calls it in a function of its own
+
+    def release() -> None:
+        lock.release(node=0)
 
     async def leaver(node: Node) -> None:
         await node.do(lock.acquire, node=0)
@@ -278,7 +284,7 @@ def test_a_lock_is_released_by_the_task_that_holds_it() -> None:
         await node.spawn(leaver(node))
         await node.do(lock.release, node=0)  # of a task that has ended
 
-    with rd.Cluster.sim(nodes=2, profile="cx5", seed=1) as cluster:
+    with WORLDS[world]() as cluster:
         lock = rd.loco.TicketLock(cluster, "lock")
         cluster.program(main)
         lock.acquire(node=1)

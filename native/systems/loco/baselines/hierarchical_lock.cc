@@ -32,13 +32,17 @@ AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
   Local& local = locals_[i];
   const std::uint32_t place = local.serving.load(std::memory_order_relaxed);
   const bool waited_for = local.next.load(std::memory_order_relaxed) != place + 1;
-  local.has_global = waited_for && local.handovers < options_.max_handovers;
-  if (!local.has_global) {
-    local.handovers = 0;
-    return global_.release_for(me, local.acquirer, i, before);
+  const bool hands_over = waited_for && local.handovers < options_.max_handovers;
+  AckKey key;
+  if (!hands_over) {
+    key = global_.release_for(me, local.acquirer, i, before);
+  } else if (!before.empty()) {
+    key = me.post(host_of(i), before);
   }
-  ++local.handovers;
-  return before.empty() ? AckKey() : me.post(host_of(i), before);
+  // A post may throw; then the caller releases again.
+  local.has_global = hands_over;
+  local.handovers = hands_over ? local.handovers + 1 : 0;
+  return key;
 }
 
 void HierarchicalLocks::end_release(std::uint64_t i) {

@@ -65,21 +65,22 @@ void ShermanOperation::start(Key key) {
   me_->env().charge_walk(tree_->footprint_, this);
   key_ = key;
   outcome_ = Outcome::kPending;
+  failure_ = fabric::Status::kSuccess;
 }
 
 void ShermanOperation::lookup(Key key) {
   const Scope step(me_->env(), scope::sherman_begin);
   start(key);
-  step_ = Step::kReading;
   read_leaf();
+  step_ = Step::kReading;
 }
 
 void ShermanOperation::update(Key key, std::uint64_t value) {
   const Scope step(me_->env(), scope::sherman_begin);
   start(key);
   value_ = value;
-  step_ = Step::kLocking;
   lock_ = tree_->locks_.start_acquire(*me_, tree_->lock_of(tree_->leaf_of(key)));
+  step_ = Step::kLocking;
 }
 
 void ShermanOperation::read_leaf() {
@@ -99,28 +100,38 @@ bool ShermanOperation::advance() {
   const Scope step(me_->env(), scope::sherman_advance);
   if (step_ == Step::kLocking) {
     if (!lock_.poll()) return false;
-    step_ = Step::kReadingLocked;
     read_leaf();
+    step_ = Step::kReadingLocked;
     return false;
   }
   if (!leaf_.key.query()) return false;
-  if (leaf_.key.status() != fabric::Status::kSuccess) {
-    throw Error(ErrorCode::kUnavailable,
-                "key " + std::to_string(key_) + " of '" + tree_->name() + "' is at node " +
-                    std::to_string(tree_->node_of(tree_->leaf_of(key_))) +
-                    ", which does not answer (" + to_string(leaf_.key.status()) + ")",
-                false)
-        .blaming({tree_->node_of(tree_->leaf_of(key_))});
+  if (failure_ == fabric::Status::kSuccess) failure_ = leaf_.key.status();
+  const bool failed = failure_ != fabric::Status::kSuccess;
+  if (step_ == Step::kReading) {
+    if (failed) throw_failure();
+    return judge();
   }
-  if (step_ == Step::kReading) return judge();
-  if (step_ == Step::kReadingLocked) return write_and_unlock();
-  if (step_ == Step::kWriting && !tree_->options_.combined_unlock) {
-    step_ = Step::kUnlocking;
+  if (step_ == Step::kReadingLocked && !failed) return write_and_unlock();
+  // After an error too: the threads of this node wait for their turn.
+  if (step_ == Step::kReadingLocked ||
+      (step_ == Step::kWriting && !tree_->options_.combined_unlock)) {
     leaf_.key = tree_->locks_.start_release(*me_, tree_->lock_of(tree_->leaf_of(key_)), {});
+    step_ = Step::kUnlocking;
     return false;
   }
   tree_->locks_.end_release(tree_->lock_of(tree_->leaf_of(key_)));
+  if (failed) throw_failure();
   return end(Outcome::kOk);
+}
+
+void ShermanOperation::throw_failure() {
+  step_ = Step::kOver;
+  const NodeId node = tree_->node_of(tree_->leaf_of(key_));
+  throw Error(ErrorCode::kUnavailable,
+              "key " + std::to_string(key_) + " of '" + tree_->name() + "' is at node " +
+                  std::to_string(node) + ", which does not answer (" + to_string(failure_) + ")",
+              false)
+      .blaming({node});
 }
 
 bool ShermanOperation::judge() {
@@ -149,12 +160,12 @@ bool ShermanOperation::write_and_unlock() {
   before[0].remote_addr = region.addr + tree_->offset_of(leaf) + offset;
   before[0].rkey = region.rkey;
   before[1].opcode = fabric::Opcode::kRead;
-  step_ = Step::kWriting;
   const bool placed = tree_->manager().bugs().places_update(tree_->options_.fence);
   const std::span<fabric::WorkRequest> requests{before.data(), placed ? 2U : 1U};
   leaf_.key = tree_->options_.combined_unlock
                   ? tree_->locks_.start_release(*me_, tree_->lock_of(leaf), requests)
                   : me_->post(tree_->node_of(leaf), requests);
+  step_ = Step::kWriting;
   return false;
 }
 

@@ -78,6 +78,9 @@ class ShermanOperation {
 
   void lookup(Key key);
   void update(Key key, std::uint64_t value);
+  /// Throws Error(kUnavailable), once, when the key's node does not answer; the lock of its leaf is
+  /// given back first, if that node still takes it. After another error, of a post, the operation
+  /// goes on with the next call.
   bool poll() { return step_ == Step::kOver || advance(); }
   bool over() const { return step_ == Step::kOver; }
   Outcome outcome() const { return outcome_; }
@@ -99,6 +102,7 @@ class ShermanOperation {
   const Sherman::Entry* find() const;
   bool judge();
   bool write_and_unlock();
+  [[noreturn]] void throw_failure();
 
   Sherman* tree_;
   Caller* me_;
@@ -106,6 +110,7 @@ class ShermanOperation {
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   std::uint64_t value_ = 0;
+  fabric::Status failure_ = fabric::Status::kSuccess;  // of the first request that failed
   InFlight leaf_;
   HierarchicalOp lock_;
 };
