@@ -117,6 +117,7 @@ struct alignas(64) Message final : SimEvent {
   /// Makes this message a duplicate of `other` with its own copy of the payload.
   void copy_from(const Message& other);
 };
+static_assert(sizeof(Message) == 4 * 64, "a simulated second takes millions of messages");
 
 /// A pool that recycles messages. A simulated second takes millions of messages.
 class MessagePool {
