@@ -24,7 +24,7 @@ NodeId AckKey::failed_peer() const {
 }
 
 fabric::Status AckKey::wait() {
-  if (bits_ != nullptr && !query()) bits_->caller.runtime().turn();
+  if (bits_ != nullptr && !query()) bits_->caller.runtime().turn(bits_->caller);
   if (bits_ != nullptr && !query()) {
     bits_->caller.wait_until([this] { return query(); }, "completion of its operations");
   }

@@ -182,8 +182,7 @@ void Runtime::finish_dropped(Caller& caller) {
   while (caller.has_unfinished() && env_.poll_until(
                                         [&] {
                                           const Scope step(env_, scope::turn);
-                                          turn();
-                                          return caller.go_on() || !caller.has_unfinished();
+                                          return turn(caller) || !caller.has_unfinished();
                                         },
                                         deadline)) {
   }
@@ -279,10 +278,21 @@ void Runtime::throw_failure() {
   throw Error(*failure_);
 }
 
-void Runtime::turn() {
+inline void Runtime::check_threads() {
   if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
     throw_failure();
+}
+
+void Runtime::turn() {
+  check_threads();
   make_turn();
+  if (callers_.size() == 1) callers_.front()->go_on();
+}
+
+bool Runtime::turn(Caller& caller) {
+  check_threads();
+  make_turn();
+  return caller.go_on();
 }
 
 void Runtime::make_turn() {
@@ -299,8 +309,7 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
     const Scope one(env_, scope::turn);
     done = ready();
     if (done) return true;
-    turn();
-    const bool ended = caller.go_on();
+    const bool ended = turn(caller);
     done = ready();
     return done || ended;
   };

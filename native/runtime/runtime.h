@@ -115,8 +115,12 @@ class Runtime {
   /// runtime outlives the thread.
   std::unique_ptr<Thread> spawn(const std::string& name, std::function<void()> body);
   /// Makes one turn of progress: completions, then the service. Any caller's thread may call;
-  /// returns at once while another thread makes a turn. Throws as spawn() says.
+  /// returns at once while another thread makes a turn. A runtime with one caller then goes on with
+  /// that caller's dropped work, because no other thread uses the caller. Throws as spawn() says.
   void turn();
+  /// The same from the thread of `caller`, and goes on with the caller's dropped work. Returns true
+  /// as Caller::go_on() does.
+  bool turn(Caller& caller);
   /// Handles completions only. Returns true if there were any.
   bool progress();
   /// Sets whether turns call the service. Any thread may call.
@@ -180,6 +184,7 @@ class Runtime {
   void begin_incarnation();
   void rejoin();
   void start_polling();
+  void check_threads();  // throws as spawn() says
   void make_turn();
   void end_requests();
   void finish_dropped(Caller& caller);

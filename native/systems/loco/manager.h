@@ -57,8 +57,11 @@ class Manager final : private runtime::Service {
   void leave() { runtime_.leave(); }
 
   /// Makes one turn of progress: completions, then join and connect messages. Any caller's thread
-  /// may call; returns at once while another thread makes a turn.
+  /// may call; returns at once while another thread makes a turn. With one caller it also goes on
+  /// with work that was dropped, such as an acquisition that has timed out.
   void turn() { runtime_.turn(); }
+  /// The same from the thread of `me`, and goes on with what `me` has dropped; see Runtime::turn().
+  bool turn(Caller& me) { return runtime_.turn(me); }
 
  private:
   friend class Channel;

@@ -61,6 +61,7 @@ bool AcquireOp::try_take() {
       return false;
     }
   }
+  store_release(&locks_->holder_word(index_), std::uint64_t{0});
   pass_turn();
   return false;
 }
@@ -190,6 +191,7 @@ bool AcquireOp::compare(std::uint64_t now_serving, Time now) {
     pass_turn();
     locks_->throw_passed(index_, ticket_, serving);
   }
+  store_release(&locks_->holder_word(index_), TicketLocks::waiting(ticket_));
   if (!blocks_) wait_on(now);
   if (const std::uint64_t* word = locks_->words_.local(at_.host, at_.now_serving)) {
     // The host waits in its own memory: a plain read sees data that was released. The word may have
@@ -249,6 +251,7 @@ class AcquireOp::Return {
       : me_(op.me_),
         at_(op.at_),
         words_(op.locks_->words_.at(op.at_.host)),
+        published_(&op.locks_->holder_word(op.index_)),
         by_write_(op.locks_->options_.release_by_write),
         request_(std::move(op.words_)) {
     if (op.stage_ == Stage::kHandover || op.stage_ == Stage::kLocalQueue) {
@@ -269,7 +272,10 @@ class AcquireOp::Return {
     if (!ticket_) {
       ticket_ = words[1];
     } else if (swaps_) {
-      if (words[0] != *ticket_) return true;  // it has taken nothing
+      if (words[0] != *ticket_) {  // it has taken nothing
+        store_release(published_, std::uint64_t{0});
+        return true;
+      }
       swaps_ = false;
     } else if (has_read_) {
       const std::uint64_t serving = words[0] & ~TicketLocks::kInDoubt;
@@ -277,6 +283,7 @@ class AcquireOp::Return {
       if (serving >= *ticket_) return true;
     }
     has_read_ = true;
+    store_release(published_, TicketLocks::waiting(*ticket_));
     request_.key = me_->read(at_.host, words_, at_.now_serving, request_.block.sge(8));
     return false;
   }
@@ -289,11 +296,13 @@ class AcquireOp::Return {
     AckKey key = by_write_ ? me_->write(at_.host, words_, at_.now_serving, sge)
                            : me_->fetch_add(at_.host, words_, at_.now_serving, 1, sge);
     key.keep(std::move(word));
+    store_release(published_, std::uint64_t{0});
   }
 
   Caller* me_;
   LockPlace at_;
   RemoteRegion words_;
+  std::uint64_t* published_;  // outlives the locks as the words do
   bool by_write_, has_read_ = false, swaps_ = false;
   std::optional<std::uint64_t> ticket_;  // nothing: its request is in flight
   Mark placed_;                          // of the thread that has handed it over
@@ -308,6 +317,10 @@ class AcquireOp::Dropped final : public runtime::Unfinished {
     op_.deadline_ = kForever;  // no further report of a timeout
     op_.blocks_ = false;       // no back-off: nothing would wake a waiter at its end
     op_.retry_at_ = 0;
+    if (op_.stage_ == Stage::kTicket || op_.stage_ == Stage::kTaking) {
+      store_release(&op_.locks_->holder_word(op_.index_),
+                    TicketLocks::waiting(TicketLocks::kUnknown));
+    }
   }
   ~Dropped() override { op_.stage_ = Stage::kNone; }  // the lock may be gone
   bool poll() override {

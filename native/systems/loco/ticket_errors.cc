@@ -35,27 +35,50 @@ std::optional<std::uint64_t> TicketLocks::ask(Caller& me, NodeId node, const Rem
   return *word.block.as<std::uint64_t>();
 }
 
+// The lock may move on meanwhile: a ticket is served if it is between those of two reads.
 TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
   Report report;
   const std::vector<NodeId> silent = me.silent_peers();
   report.blamed = silent;
+  const auto blame = [&](NodeId node) {
+    if (node != self() && !is_among(report.blamed, node)) report.blamed.push_back(node);
+  };
   const NodeId host = host_of(i);
-  std::string holder = "none of the nodes that answer holds it", losers;
+  const auto ask_serving = [&]() -> std::optional<std::uint64_t> {
+    if (is_among(silent, host)) return std::nullopt;
+    return ask(me, host, words_.at(host), place_of(i).now_serving);
+  };
+  const std::optional<std::uint64_t> first = ask_serving();
+  std::vector<std::pair<NodeId, std::uint64_t>> tickets;  // of threads that wait
+  std::string holder, losers;
   for (const NodeId node : participants()) {
     if (is_among(silent, node)) continue;
-    const std::uint64_t held = ask(me, node, remote(node, 0), i * 8).value_or(0);
-    if (held != 0) {
-      holder = "caller " + std::to_string((held & 0xff) - 1) + " of node " + std::to_string(node) +
-               " holds it, with ticket " + std::to_string(held >> 8);
-      if (node != self()) report.blamed.push_back(node);
+    const std::uint64_t word = ask(me, node, remote(node, 0), i * 8).value_or(0);
+    if ((word & 0xff) == kWaits) {
+      tickets.emplace_back(node, word >> 8);
+    } else if (word != 0) {
+      holder += "; caller " + std::to_string((word & 0xff) - 1) + " of node " +
+                std::to_string(node) + " holds it, with ticket " + std::to_string(word >> 8);
+      blame(node);
     }
     if (ask(me, node, remote(node, 0), (count_ + rank_of(host)) * 8).value_or(0) == 0) continue;
     losers += ' ' + std::to_string(node);
-    if (held == 0) report.blamed.push_back(node);
+    if (word == 0 || (word & 0xff) == kWaits) blame(node);
   }
-  std::optional<std::uint64_t> serving;
-  if (!is_among(silent, host)) serving = ask(me, host, words_.at(host), place_of(i).now_serving);
+  const std::optional<std::uint64_t> serving = ask_serving();
   report.in_doubt = serving && (*serving & kInDoubt) != 0;
+  const auto does_not_go_on = [&](NodeId node, const std::string& what) {
+    holder += "; node " + std::to_string(node) + what +
+              ", and no thread of it takes the lock or passes it on";
+    blame(node);
+  };
+  for (const auto& [node, ticket] : tickets) {
+    if (first && serving && ticket >= (*first & ~kInDoubt) && ticket <= (*serving & ~kInDoubt))
+      does_not_go_on(node, " has ticket " + std::to_string(ticket));
+  }
+  for (const auto& [node, ticket] : tickets) {
+    if (ticket == kUnknown && holder.empty()) does_not_go_on(node, " has dropped an acquisition");
+  }
   report.text = "ticket " + (serving ? std::to_string(*serving & ~kInDoubt) : "unknown") +
                 " is served; " +
                 (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent));
@@ -66,7 +89,7 @@ TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
                    "the other nodes make one with another name, without node" +
                    losers;
   }
-  report.text += "; " + holder;
+  report.text += holder.empty() ? "; none of the nodes that answer holds it" : holder;
   return report;
 }
 

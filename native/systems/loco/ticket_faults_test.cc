@@ -1,4 +1,5 @@
 // Ticket locks while nodes die, or lose each other.
+#include <memory>
 #include <vector>
 
 #include "base/error_test.h"
@@ -73,6 +74,96 @@ TEST(LocoFaults, ANodeThatHasLostItsTicketIsNamed) {
     }
     env.sleep_until(begin + kSecond);
   });
+}
+
+// Node 1 waits in vain, and its error destroys its locks. It then does nothing but turns.
+TEST(LocoFaults, TurnsPassOnTheTicketOfAnAcquisitionThatEndedInAnError) {
+  for (const Preset preset : {Preset::kPaper, Preset::kBest}) {
+    fabric::sim::SimCluster cluster(sim_options(3, true));
+    ManagerOptions options;
+    options.wait_timeout = 20 * kMillisecond;
+    cluster.run([&](Env& env) {
+      Manager manager(env, options);
+      Caller& me = manager.caller(0);
+      auto locks =
+          std::make_unique<TicketLocks>(manager, "locks", 3, TicketLockOptions::of(preset));
+      manager.wait_for_ready();
+      runtime::node_barrier(env, "begun", kSecond);
+      const Time begin = env.now();
+      const auto turn_until = [&](Time ms) {
+        while (env.now() < begin + ms * kMillisecond) {
+          manager.turn();
+          env.sleep_until(env.now() + 10 * kMicrosecond);
+        }
+      };
+      if (env.node() == 0) locks->acquire(me, 0);
+      turn_until(env.node());
+      if (env.node() == 1) {
+        EXPECT_EQ(blamed_by([&] { locks->acquire(me, 0); }), std::vector<NodeId>{0});
+        locks = nullptr;
+      }
+      turn_until(25 + env.node());
+      if (env.node() == 0) locks->release(me, 0, Fence::kNone);
+      if (env.node() == 2) {
+        EXPECT_EQ(locks->acquire(me, 0), 2U);
+        EXPECT_LT(env.now(), begin + 28 * kMillisecond);
+        locks->release(me, 0, Fence::kNone);
+      }
+      turn_until(60);
+    });
+  }
+}
+
+// The thread that was to take the lock has ended. Others name its node, at each stage of the
+// acquisition, until another thread goes on with the caller.
+TEST(LocoFaults, ANodeThatKeepsATicketIsNamed) {
+  for (const bool is_answered : {false, true}) {
+    fabric::sim::SimCluster cluster(sim_options(2, true));
+    ManagerOptions options;
+    options.callers = 2;
+    options.wait_timeout = 20 * kMillisecond;
+    cluster.run([&](Env& env) {
+      Manager manager(env, options);
+      TicketLocks locks(manager, "locks", 2);
+      manager.wait_for_ready();
+      Caller& me = manager.caller(0);
+      runtime::node_barrier(env, "begun", kSecond);
+      const Time begin = env.now();
+      const auto turn_until = [&](Time ms) {
+        while (env.now() < begin + ms * kMillisecond) {
+          manager.turn();
+          env.sleep_until(env.now() + 10 * kMicrosecond);
+        }
+      };
+      if (env.node() == 0) locks.acquire(me, 0);
+      turn_until(1);
+      if (env.node() == 1) {
+        env.spawn("second",
+                  [&] {
+                    AcquireOp op = locks.start_acquire(manager.caller(1), 0);
+                    if (is_answered) turn_until(2);
+                    EXPECT_FALSE(op.poll());
+                  })
+            ->join();
+      }
+      turn_until(5);
+      const auto acquire = [&] { locks.acquire(me, 0); };
+      if (env.node() == 0) {
+        locks.release(me, 0, Fence::kNone);
+        EXPECT_TRUE(refuses(acquire, ErrorCode::kTimeout, {"locks", "node 1", "takes"}));
+        EXPECT_EQ(blamed_by(acquire), std::vector<NodeId>{1});
+      }
+      turn_until(50);
+      while (env.node() == 1 && manager.caller(1).has_unfinished()) {
+        manager.turn(manager.caller(1));
+        env.sleep_until(env.now() + 10 * kMicrosecond);
+      }
+      turn_until(60);
+      acquire();
+      locks.release(me, 0, Fence::kNone);
+      turn_until(90);
+    });
+  }
 }
 
 // The first thread writes under the lock to its host, which has died, and hands the lock over.

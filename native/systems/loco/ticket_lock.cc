@@ -64,8 +64,7 @@ std::optional<std::uint64_t> TicketLocks::acquire(Caller& me, std::uint64_t i) {
   Time until = 0;
   const auto turn = [&] {
     const Scope step(me.env(), scope::acquire_turn);
-    manager().turn();
-    ended = me.go_on();
+    ended = manager().turn(me);
     return op.poll() || ended || op.wakes_at() != until;
   };
   if (op.held()) return op.ticket();
@@ -102,7 +101,8 @@ inline AckKey TicketLocks::give_back(Caller& me, std::uint64_t i, const LockPlac
     before.resize(given);  // the caller tries again with its own requests
     throw;
   }
-  store_release(&holder_word(i), std::uint64_t{0});  // an error above leaves the lock held
+  // An error above leaves the lock held.
+  store_release(&holder_word(i), local.has_ticket ? waiting(local.ticket) : 0);
   local.serving.store(place + 1, std::memory_order_release);
   return key;
 }

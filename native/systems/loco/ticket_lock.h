@@ -12,6 +12,14 @@
 // other nodes must make another lock without it. A holder that dies keeps its lock too. There is no
 // lease that would give the lock to the next node: a write of the first holder could arrive later,
 // and nothing would keep it from the data.
+//
+// A ticket cannot be given back either, so a node whose acquisition was dropped, or has timed out,
+// passes its ticket on in its turn. Its thread does so in whatever it does next with the same
+// caller: waits, turns (Manager::turn), temporary blocks, and the end of the node's part. While the
+// thread does nothing of the kind, all nodes wait, and their errors name that node: each node
+// publishes its ticket while it waits. A second thread of the node cannot step in, because a caller
+// has one thread at a time; a thread that ends leaves its caller to another thread, or to
+// Manager::leave().
 #pragma once
 #include <atomic>
 #include <memory>
@@ -95,7 +103,8 @@ struct LockPlace {
 /// An acquisition in progress, so that one thread can have many. Movable; belongs to the thread of
 /// its caller. A ticket cannot be given back. So if an acquisition is dropped before it holds the
 /// lock, also after its error, its caller goes on with it: it takes the lock in its turn and gives
-/// it back (Caller::finish_later), also if the locks of this node are destroyed meanwhile. If the
+/// it back (Caller::finish_later), also if the locks of this node are destroyed meanwhile. This
+/// needs the thread of the caller: it waits, or calls Manager::turn(caller) now and then. If the
 /// request for the ticket fails, the next thread of the node asks for itself.
 class AcquireOp {
  public:
@@ -265,6 +274,10 @@ class TicketLocks : public Channel {
     return {participants()[i % hosts_], offset, offset + 8};
   }
   std::uint64_t& holder_word(std::uint64_t i) const;
+  // What other nodes read of a lock on this node: 0, or the node's ticket and who has it.
+  static constexpr std::uint64_t kWaits = 0xff;  // instead of a caller: a thread still to take over
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0} >> 8;  // a ticket still to arrive
+  static std::uint64_t waiting(std::uint64_t ticket) { return ticket << 8 | kWaits; }
   void check_holder(Caller& me, std::uint64_t i);
   [[noreturn]] void throw_not_held(Caller& me, std::uint64_t i);
   void fence(Caller& me, std::uint64_t i, NodeId host, Fence fence);
@@ -289,8 +302,8 @@ class TicketLocks : public Channel {
   std::uint64_t hosts_;
   TicketLockOptions options_;
   AtomicVars words_;
-  // For reports of all nodes: the holder of each lock on this node, then a word for each host, 1 if
-  // this node has lost its connection to it.
+  // For reports of all nodes: this node's ticket of each lock and who has it (holder_word()), then
+  // a word for each host, 1 if this node has lost its connection to it.
   LocalRegion holders_;
   std::unique_ptr<Local[]> locals_;
   std::optional<Footprint> footprint_;  // of locals_

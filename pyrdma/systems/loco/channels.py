@@ -212,7 +212,8 @@ class TicketLock(Channel):
 
     A node that dies while it holds the lock keeps it, and there is no lease. A node that is cut off
     from node 0 may lose a ticket: then nobody gets the lock any more, and the errors of the others
-    name that node.
+    name that node. A node whose `acquire` has timed out keeps its place in the queue. It passes the
+    lock on in its next calls over the network; until then the errors of the others name it.
 
     Parameters
     ----------
