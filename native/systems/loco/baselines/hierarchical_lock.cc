@@ -24,6 +24,8 @@ HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::ui
   join();
 }
 
+HierarchicalLocks::~HierarchicalLocks() { manager().caller(0).runtime().forget(this); }
+
 AckKey HierarchicalLocks::start_release(Caller& me, std::uint64_t i,
                                         std::span<fabric::WorkRequest> before) {
   const Scope step(me.env(), scope::hierarchical_release);
@@ -51,14 +53,20 @@ void HierarchicalLocks::end_release(std::uint64_t i) {
   serving.store(serving.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
+// The delegation makes an error in this constructor run the destructor.
 HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64_t index)
-    : locks_(&locks), me_(&me), index_(index) {
+    : HierarchicalOp() {
   PYRDMA_CHECK(index, <, locks.count());
+  me.report_dropped(&locks);
+  locks_ = &locks;
+  me_ = &me;
+  index_ = index;
   Env& env = locks.manager().env();
   const Scope step(env, scope::hierarchical_begin);
   env.charge(Cost::kAtomic);
   if (locks.options_.local_queues) {
     place_ = locks.locals_[index].next.fetch_add(1, std::memory_order_relaxed);
+    stage_ = Stage::kQueue;
     deadline_ = env.now() + locks.manager().options().wait_timeout;
     poll();
   } else {
@@ -70,11 +78,27 @@ HierarchicalOp::HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64
 bool HierarchicalOp::poll() {
   const Scope step(locks_->manager().env(), scope::hierarchical_poll);
   if (stage_ == Stage::kQueue) return enter();
-  if (stage_ == Stage::kGlobal && global_.poll()) {
+  if (stage_ == Stage::kGlobal && take_global()) {
     stage_ = Stage::kHeld;
     if (locks_->options_.local_queues) locks_->locals_[index_].acquirer = me_->index();
   }
   return held();
+}
+
+bool HierarchicalOp::take_global() {
+  try {
+    return global_.poll();
+  } catch (const Error& error) {
+    overdue_ = true;
+    if (error.code() != ErrorCode::kTimeout) pass_turn();
+    throw;
+  }
+}
+
+// This acquisition ends. The next thread of the node tries for itself.
+void HierarchicalOp::pass_turn() {
+  stage_ = Stage::kNone;
+  locks_->end_release(index_);
 }
 
 bool HierarchicalOp::enter() {
@@ -91,6 +115,7 @@ bool HierarchicalOp::enter() {
     return false;
   }
   if (manager.env().now() < deadline_) return false;
+  overdue_ = true;
   throw Error(ErrorCode::kTimeout,
               "lock " + std::to_string(index_) + " of '" + locks_->name() + "': caller " +
                   std::to_string(me_->index()) + " of node " + std::to_string(locks_->self()) +
@@ -98,5 +123,41 @@ bool HierarchicalOp::enter() {
                   " ms in the queue of its node; raise wait_timeout",
               false);
 }
+
+/// Waits for its turn, and gives back what it has got.
+class HierarchicalOp::Dropped final : public runtime::Unfinished {
+ public:
+  explicit Dropped(HierarchicalOp&& op)
+      : runtime::Unfinished(op.locks_, op.overdue_), op_(std::move(op)) {
+    op_.deadline_ = kForever;
+    op_.global_.dropped_ = true;
+  }
+  ~Dropped() override {  // the locks may be gone
+    op_.stage_ = Stage::kNone;
+    op_.global_.may_get_ = false;
+  }
+  bool poll() override {
+    HierarchicalLocks& locks = *op_.locks_;
+    const HierarchicalLocks::Local& local = locks.locals_[op_.index_];
+    if (op_.stage_ == Stage::kQueue &&
+        local.serving.load(std::memory_order_acquire) != op_.place_) {
+      return false;
+    }
+    if (op_.stage_ != Stage::kQueue || local.has_global) {
+      if (op_.poll()) {
+        locks.start_release(*op_.me_, op_.index_, {});
+      } else if (op_.global_.may_get_) {
+        return false;
+      }
+    }
+    op_.pass_turn();
+    return true;
+  }
+
+ private:
+  HierarchicalOp op_;
+};
+
+void HierarchicalOp::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }
 
 }  // namespace pyrdma::loco

@@ -25,10 +25,22 @@ struct HierarchicalOptions {
 class HierarchicalLocks;
 
 /// An acquisition in progress, like AcquireOp of ticket_lock.h: a started acquisition is polled
-/// until it holds the lock.
+/// until it holds the lock. If it is dropped before, also after its error, its caller goes on with
+/// it (Caller::finish_later): it waits for its place in the node's queue, gives back what it has
+/// got of the lock, and lets the next thread continue. After another error than Error(kTimeout) the
+/// next thread continues at once.
 class HierarchicalOp {
  public:
   HierarchicalOp() = default;
+  HierarchicalOp(HierarchicalOp&&) noexcept = default;
+  HierarchicalOp& operator=(HierarchicalOp&& other) noexcept {
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(other));
+  }
+  ~HierarchicalOp() {
+    if (stage_ != Stage::kNone && stage_ != Stage::kHeld) [[unlikely]]
+      drop();
+  }
   /// Returns true once the caller holds the lock. Never blocks. Throws as TestAndSetOp::poll()
   /// does, and Error(kTimeout) when earlier threads in the node's queue take longer than the
   /// manager's wait_timeout.
@@ -41,16 +53,20 @@ class HierarchicalOp {
 
  private:
   friend class HierarchicalLocks;
-  enum class Stage : std::uint8_t { kQueue, kGlobal, kHeld };
+  enum class Stage : std::uint8_t { kNone, kQueue, kGlobal, kHeld };
   HierarchicalOp(HierarchicalLocks& locks, Caller& me, std::uint64_t index);
   bool enter();
+  bool take_global();
+  void pass_turn();
+  class Dropped;
+  [[gnu::cold]] void drop();
 
   HierarchicalLocks* locks_ = nullptr;
   Caller* me_ = nullptr;
   std::uint64_t index_ = 0;
   std::uint32_t place_ = 0;
-  Stage stage_ = Stage::kQueue;
-  bool handed_over_ = false;
+  MovedValue<Stage> stage_;
+  bool handed_over_ = false, overdue_ = false;
   Time deadline_ = 0;
   TestAndSetOp global_;
 };
@@ -62,6 +78,7 @@ class HierarchicalLocks : public Channel {
                     const HierarchicalOptions& options = {});
   HierarchicalLocks(Manager& manager, std::string name, std::uint64_t count,
                     const HierarchicalOptions& options = {});
+  ~HierarchicalLocks() override;
 
   std::uint64_t count() const { return global_.count(); }
   NodeId host_of(std::uint64_t i) const { return global_.host_of(i); }

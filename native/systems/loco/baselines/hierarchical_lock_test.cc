@@ -144,5 +144,131 @@ TEST(HierarchicalLocksSim, WhoWaitsBehindItsOwnNodeSaysSo) {
   EXPECT_TRUE(refused);
 }
 
+constexpr Time kPatience = 5 * kMillisecond;
+
+ManagerOptions patient_callers(std::uint32_t callers) {
+  ManagerOptions options;
+  options.callers = callers;
+  options.wait_timeout = kPatience;
+  return options;
+}
+
+/// Takes a turn now and then, until ready().
+template <class Ready>
+void turn_until(Caller& me, Ready&& ready) {
+  while (!ready()) {
+    me.env().sleep_until(me.env().now() + 2 * kMicrosecond);
+    me.runtime().turn(me);
+  }
+}
+
+void acquire(HierarchicalLocks& locks, Caller& me) {
+  HierarchicalOp op = locks.start_acquire(me, 0);
+  turn_until(me, [&] { return op.poll(); });
+}
+
+void release(HierarchicalLocks& locks, Caller& me) {
+  locks.start_release(me, 0, {}).wait();
+  locks.end_release(0);
+}
+
+// Caller 1 of node 1 waits in vain behind caller 0 of its node; caller 2 waits behind it.
+TEST(HierarchicalLocksSim, AnAcquisitionThatTimesOutLeavesItsPlaceInTheQueue) {
+  for (const Grant grant : {Grant::kTestAndSet, Grant::kTicket}) {
+    for (const std::uint32_t handovers : {0U, 7U}) {
+      fabric::sim::SimCluster cluster(sim_options(2, false));
+      cluster.run([&](Env& env) {
+        Manager manager(env, patient_callers(3));
+        HierarchicalLocks locks(manager, "locks", 2, {.grant = grant, .max_handovers = handovers});
+        manager.wait_for_ready();
+        const Time begin = env.now();
+        if (env.node() == 1) {
+          acquire(locks, manager.caller(0));
+          const auto second = env.spawn("second", [&] {
+            Caller& me = manager.caller(1);
+            EXPECT_TRUE(refuses([&] { acquire(locks, me); }, ErrorCode::kTimeout));
+            EXPECT_TRUE(me.has_unfinished());
+            turn_until(me, [&] { return !me.has_unfinished(); });
+          });
+          const auto third = env.spawn("third", [&] {
+            env.sleep_until(begin + 4 * kMillisecond);
+            acquire(locks, manager.caller(2));
+            release(locks, manager.caller(2));
+          });
+          env.sleep_until(begin + 7 * kMillisecond);
+          release(locks, manager.caller(0));
+        } else {
+          env.sleep_until(begin + 8 * kMillisecond);
+          acquire(locks, manager.caller(0));
+          release(locks, manager.caller(0));
+        }
+        env.sleep_until(begin + 100 * kMillisecond);  // no node leaves while another needs it
+      });
+    }
+  }
+}
+
+// Node 1 drops an acquisition after each number of polls, while node 0 holds the lock.
+TEST(HierarchicalLocksSim, ADroppedAcquisitionKeepsNothing) {
+  for (const Grant grant : {Grant::kTestAndSet, Grant::kTicket}) {
+    fabric::sim::SimCluster cluster(sim_options(2, false));
+    cluster.run([&](Env& env) {
+      Manager manager(env, patient_callers(1));
+      HierarchicalLocks locks(manager, "locks", 2, {.grant = grant});
+      manager.wait_for_ready();
+      Caller& me = manager.caller(0);
+      Time at = env.now();
+      for (int polls = 0; polls < 12; ++polls) {
+        at += 2 * kMillisecond;
+        env.sleep_until(at);
+        if (env.node() == 0) acquire(locks, me);
+        env.sleep_until(at + 10 * kMicrosecond);
+        if (env.node() == 1) {
+          HierarchicalOp op = locks.start_acquire(me, 0);
+          for (int i = 0; i < polls; ++i) {
+            env.sleep_until(env.now() + 300);
+            manager.turn(me);
+            EXPECT_FALSE(op.poll());
+          }
+        }
+        env.sleep_until(at + 100 * kMicrosecond);
+        if (env.node() == 0) release(locks, me);
+        turn_until(me, [&] { return !me.has_unfinished(); });
+      }
+      at += 2 * kMillisecond;
+      env.sleep_until(at + env.node() * kMillisecond);
+      acquire(locks, me);
+      release(locks, me);
+      env.sleep_until(at + 50 * kMillisecond);
+    });
+  }
+}
+
+TEST(HierarchicalLocksSim, ADeadHostIsNamedToEveryThreadOfTheQueue) {
+  fabric::sim::SimCluster cluster(sim_options(2, false));
+  ManagerOptions options = patient_callers(2);
+  options.wait_timeout = kSecond;
+  cluster.run([&](Env& env) {
+    Manager manager(env, options);
+    HierarchicalLocks locks(manager, "locks", 2);
+    manager.wait_for_ready();
+    const Time begin = env.now();
+    env.sleep_until(begin + kMillisecond);
+    if (env.node() == 0) {
+      cluster.kill(0);
+      env.sleep_until(kForever);
+    }
+    const auto acquires = [&](std::uint32_t i) {
+      const auto step = [&] { acquire(locks, manager.caller(i)); };
+      EXPECT_TRUE(refuses(step, ErrorCode::kUnavailable, {"locks", "0"}));
+    };
+    {
+      const auto second = env.spawn("second", [&] { acquires(1); });
+      acquires(0);
+    }
+    EXPECT_LT(env.now() - begin, kSecond / 2);
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::loco

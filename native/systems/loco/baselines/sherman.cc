@@ -36,6 +36,8 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
   join();
 }
 
+Sherman::~Sherman() { manager().caller(0).runtime().forget(this); }
+
 // The lock is at the node of the leaf.
 std::uint64_t Sherman::lock_of(std::uint64_t leaf) const {
   const std::uint64_t nodes = participants().size();
@@ -56,6 +58,7 @@ void Sherman::load() {
 void ShermanOperation::start(Key key) {
   PYRDMA_ASSERT(over());
   PYRDMA_CHECK(key, <, tree_->options_.keys);
+  me_->report_dropped(tree_);
   if (leaf_.block.data() == nullptr) leaf_ = InFlight(me_->block(Sherman::kLeafBytes));
   // A descent through cached internal nodes, which hold a key and an address for each leaf.
   // The upper levels stay in the core's own cache.
@@ -96,10 +99,19 @@ const Sherman::Entry* ShermanOperation::find() const {
   return reinterpret_cast<const Sherman::Entry*>(leaf_.block.data() + Sherman::entry_of(key_));
 }
 
+bool ShermanOperation::has_lock() {
+  try {
+    return lock_.poll();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTimeout) step_ = Step::kOver;  // the acquisition has ended
+    throw;
+  }
+}
+
 bool ShermanOperation::advance() {
   const Scope step(me_->env(), scope::sherman_advance);
   if (step_ == Step::kLocking) {
-    if (!lock_.poll()) return false;
+    if (!has_lock()) return false;
     read_leaf();
     step_ = Step::kReadingLocked;
     return false;
@@ -117,7 +129,8 @@ bool ShermanOperation::advance() {
       (step_ == Step::kWriting && !tree_->options_.combined_unlock)) {
     leaf_.key = tree_->locks_.start_release(*me_, tree_->lock_of(tree_->leaf_of(key_)), {});
     step_ = Step::kUnlocking;
-    return false;
+    if (!leaf_.key.query())
+      return false;  // a hand-over posts nothing, so nothing would wake a waiter
   }
   tree_->locks_.end_release(tree_->lock_of(tree_->leaf_of(key_)));
   if (failed) throw_failure();
@@ -168,6 +181,20 @@ bool ShermanOperation::write_and_unlock() {
   step_ = Step::kWriting;
   return false;
 }
+
+/// Goes on until the lock is given back.
+class ShermanOperation::Dropped final : public runtime::Unfinished {
+ public:
+  explicit Dropped(ShermanOperation&& op)
+      : runtime::Unfinished(op.tree_, false), op_(std::move(op)) {}
+  ~Dropped() override { op_.step_ = Step::kOver; }  // the tree may be gone
+  bool poll() override { return op_.poll(); }
+
+ private:
+  ShermanOperation op_;
+};
+
+void ShermanOperation::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }
 
 bool ShermanOperation::end(Outcome outcome) {
   outcome_ = outcome;

@@ -41,6 +41,7 @@ class Sherman : public Channel {
   /// Requires that a temporary block of the manager holds a leaf; throws Error(kInvalidArgument)
   /// otherwise.
   Sherman(Manager& manager, std::string name, const ShermanOptions& options);
+  ~Sherman() override;
 
   /// Writes this node's leaves, with value k for key k. Call it before any operation, and before a
   /// barrier.
@@ -71,10 +72,16 @@ class Sherman : public Channel {
   HierarchicalLocks locks_;
 };
 
-/// An operation like KvOperation, with values of 8 bytes.
+/// An operation like KvOperation, with values of 8 bytes. If it is dropped while it holds the lock
+/// of its leaf, its caller goes on with it (Caller::finish_later).
 class ShermanOperation {
  public:
   ShermanOperation(Sherman& tree, Caller& me) : tree_(&tree), me_(&me) {}
+  ShermanOperation(ShermanOperation&&) noexcept = default;
+  ~ShermanOperation() {
+    if (step_ > Step::kLocking) [[unlikely]]
+      drop();
+  }
 
   void lookup(Key key);
   void update(Key key, std::uint64_t value);
@@ -97,16 +104,19 @@ class ShermanOperation {
   };
   void start(Key key);
   bool advance();
+  bool has_lock();
   bool end(Outcome outcome);
   void read_leaf();
   const Sherman::Entry* find() const;
   bool judge();
   bool write_and_unlock();
   [[noreturn]] void throw_failure();
+  class Dropped;
+  [[gnu::cold]] void drop();
 
   Sherman* tree_;
   Caller* me_;
-  Step step_ = Step::kOver;
+  MovedValue<Step> step_;
   Outcome outcome_ = Outcome::kPending;
   Key key_ = 0;
   std::uint64_t value_ = 0;

@@ -115,6 +115,42 @@ TEST(LocoSherman, APostThatFailsLeavesAnUpdateWhereItWas) {
   }
 }
 
+// Updates are dropped after each number of polls; another node changes the same leaf then.
+TEST(LocoSherman, AnUpdateThatIsDroppedGivesItsLockBack) {
+  ManagerOptions options;
+  options.block_bytes = Sherman::kLeafBytes;
+  options.wait_timeout = 50 * kMillisecond;
+  for (const bool combined : {true, false}) {
+    fabric::sim::SimCluster cluster(sim_options(2));
+    cluster.run([&](Env& env) {
+      Manager manager(env, options);
+      Sherman tree(manager, "tree", {.keys = 100, .locks = 1, .combined_unlock = combined});
+      manager.wait_for_ready();
+      tree.load();
+      Caller& me = manager.caller(0);
+      const auto update = [&](std::uint64_t value) {
+        ShermanOperation operation(tree, me);
+        operation.update(50, value);
+        me.wait_until([&] { return operation.poll(); }, "an update");
+      };
+      for (int polls = 0; polls < 20; ++polls) {
+        runtime::node_barrier(env, "round" + std::to_string(polls), kSecond);
+        if (env.node() == 0) {
+          ShermanOperation dropped(tree, me);
+          dropped.update(50, 1000);
+          for (int i = 0; i < polls && !dropped.over(); ++i) {
+            env.sleep_until(env.now() + 400);
+            manager.turn();
+            dropped.poll();
+          }
+        }
+        update(env.node());
+      }
+      manager.leave();
+    });
+  }
+}
+
 // The threads of a node queue for a lock, also behind one whose operation fails.
 TEST(LocoSherman, AnUpdateThatFailsLetsTheNextOneOfItsNodeGoOn) {
   ManagerOptions options;

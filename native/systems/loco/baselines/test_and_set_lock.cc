@@ -22,6 +22,8 @@ TestAndSetLocks::TestAndSetLocks(Channel& parent, std::string_view name, std::ui
   make();
 }
 
+TestAndSetLocks::~TestAndSetLocks() { manager().caller(0).runtime().forget(this); }
+
 void TestAndSetLocks::make() {
   if (grant_ == Grant::kTicket) {
     tickets_ = std::make_unique<std::atomic<std::uint32_t>[]>(count());
@@ -81,6 +83,7 @@ std::uint64_t TestAndSetLocks::owner(std::uint32_t index) const {
 TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index)
     : locks_(&locks), me_(&me), index_(index) {
   PYRDMA_CHECK(index, <, locks.count());
+  me.report_dropped(&locks);
   deadline_ = locks.manager().env().now() + locks.manager().options().wait_timeout;
   old_ = InFlight(me.block(8));
   try_once();
@@ -88,13 +91,16 @@ TestAndSetOp::TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t ind
 
 void TestAndSetOp::try_once() {
   const Scope step(me_->env(), scope::test_and_set_try);
-  if (locks_->grant_ == Grant::kTicket) {
-    AtomicVars& words = locks_->words_;
-    old_.key = has_ticket_ ? words.load(*me_, index_, old_.block)
-                           : words.fetch_add(*me_, index_, std::uint64_t{1} << 32, old_.block);
-    return;
+  may_get_ = has_ticket_;  // a post may throw
+  AtomicVars& words = locks_->words_;
+  if (locks_->grant_ == Grant::kTestAndSet) {
+    old_.key = words.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_.block);
+  } else if (has_ticket_) {
+    old_.key = words.load(*me_, index_, old_.block);
+  } else {
+    old_.key = words.fetch_add(*me_, index_, std::uint64_t{1} << 32, old_.block);
   }
-  old_.key = locks_->words_.compare_swap(*me_, index_, 0, locks_->owner(me_->index()), old_.block);
+  may_get_ = true;
 }
 
 bool TestAndSetOp::is_free(std::uint64_t word) {
@@ -110,34 +116,66 @@ bool TestAndSetOp::poll() {
   Env& env = locks_->manager().env();
   const Scope step(env, scope::test_and_set_poll);
   if (held_) return true;
+  if (!may_get_ && dropped_) return false;
+  if (!may_get_) try_once();  // after an error
   if (!old_.key.query()) return false;
-  const std::string lock = "lock " + std::to_string(index_) + " of '" + locks_->name() +
-                           "' at node " + std::to_string(locks_->host_of(index_));
   if (old_.key.status() != fabric::Status::kSuccess) {
+    may_get_ = false;
     throw Error(ErrorCode::kUnavailable,
-                lock + ": the node does not answer (" + to_string(old_.key.status()) + ")", false)
+                "lock " + std::to_string(index_) + " of '" + locks_->name() + "' at node " +
+                    std::to_string(locks_->host_of(index_)) + ": the node does not answer (" +
+                    to_string(old_.key.status()) + ")",
+                false)
         .blaming({locks_->host_of(index_)});
   }
   const std::uint64_t word = *old_.block.as<std::uint64_t>();
   if (is_free(word)) {
     old_ = InFlight();
+    may_get_ = false;
     return held_ = true;
   }
-  if (env.now() >= deadline_) {
-    const std::string holder = locks_->grant_ == Grant::kTicket
-                                   ? "ticket " + std::to_string(static_cast<std::uint32_t>(word)) +
-                                         " is served, not " + std::to_string(ticket_)
-                                   : "caller " + std::to_string(word & 0xff) + " of node " +
-                                         std::to_string((word >> 8) - 1) + " holds it";
-    throw Error(ErrorCode::kTimeout,
-                lock + " was not released within " +
-                    std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
-                    " ms, for which caller " + std::to_string(me_->index()) + " of node " +
-                    std::to_string(locks_->self()) + " waited; " + holder,
-                false);
-  }
-  try_once();
+  const bool late = !dropped_ && env.now() >= deadline_;
+  may_get_ = has_ticket_;
+  if (has_ticket_ || !(late || dropped_)) try_once();
+  if (late) throw_overdue(word);
   return false;
 }
+
+void TestAndSetOp::throw_overdue(std::uint64_t word) {
+  overdue_ = true;
+  const bool has_ticket = locks_->grant_ == Grant::kTicket;
+  const std::string holder = has_ticket
+                                 ? "ticket " + std::to_string(static_cast<std::uint32_t>(word)) +
+                                       " is served, not " + std::to_string(ticket_)
+                                 : "caller " + std::to_string(word & 0xff) + " of node " +
+                                       std::to_string((word >> 8) - 1) + " holds it";
+  throw Error(ErrorCode::kTimeout,
+              "lock " + std::to_string(index_) + " of '" + locks_->name() + "' at node " +
+                  std::to_string(locks_->host_of(index_)) + " was not released within " +
+                  std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
+                  " ms, for which caller " + std::to_string(me_->index()) + " of node " +
+                  std::to_string(locks_->self()) + " waited; " + holder,
+              false);
+}
+
+/// Waits for the answer of the last try, or for the ticket, and gives the lock back.
+class TestAndSetOp::Dropped final : public runtime::Unfinished {
+ public:
+  explicit Dropped(TestAndSetOp&& op)
+      : runtime::Unfinished(op.locks_, op.overdue_), op_(std::move(op)) {
+    op_.dropped_ = true;
+  }
+  ~Dropped() override { op_.may_get_ = false; }  // the locks may be gone
+  bool poll() override {
+    if (!op_.poll()) return !op_.may_get_;
+    op_.locks_->release(*op_.me_, op_.index_);
+    return true;
+  }
+
+ private:
+  TestAndSetOp op_;
+};
+
+void TestAndSetOp::drop() { me_->finish_later(std::make_unique<Dropped>(std::move(*this))); }
 
 }  // namespace pyrdma::loco

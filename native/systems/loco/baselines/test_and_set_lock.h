@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 
+#include "base/moved_value.h"
 #include "systems/loco/atomic_var.h"
 
 namespace pyrdma::loco {
@@ -19,27 +20,42 @@ class TestAndSetLocks;
 /// that one fetch-and-add draws a ticket and tells whether it is served.
 enum class Grant : std::uint8_t { kTestAndSet, kTicket };
 
-/// A try in progress, like AcquireOp of ticket_lock.h, but the caller may drop it between two
-/// tries if the lock is a test-and-set lock.
+/// A try in progress, like AcquireOp of ticket_lock.h. If it is dropped with a try in flight or
+/// with a ticket, also after its error, its caller gives back what it gets (Caller::finish_later),
+/// as long as the locks exist.
 class TestAndSetOp {
  public:
   TestAndSetOp() = default;
+  TestAndSetOp(TestAndSetOp&&) noexcept = default;
+  TestAndSetOp& operator=(TestAndSetOp&& other) noexcept {
+    std::destroy_at(this);
+    return *std::construct_at(this, std::move(other));
+  }
+  ~TestAndSetOp() {
+    if (may_get_) [[unlikely]]
+      drop();
+  }
   /// Returns true once the caller holds the lock; posts the next try when one has failed. Never
   /// blocks. Throws Error(kUnavailable) when the lock's host does not answer, and Error(kTimeout)
-  /// after the manager's wait_timeout.
+  /// after the manager's wait_timeout; the next call goes on.
   bool poll();
   bool held() const { return held_; }
 
  private:
   friend class TestAndSetLocks;
+  friend class HierarchicalOp;
   TestAndSetOp(TestAndSetLocks& locks, Caller& me, std::uint64_t index);
   void try_once();
   bool is_free(std::uint64_t word);
+  [[noreturn]] void throw_overdue(std::uint64_t word);
+  class Dropped;
+  [[gnu::cold]] void drop();
 
   TestAndSetLocks* locks_ = nullptr;
   Caller* me_ = nullptr;
   std::uint64_t index_ = 0;
-  bool held_ = false, has_ticket_ = false;
+  bool held_ = false, has_ticket_ = false, overdue_ = false, dropped_ = false;
+  MovedValue<bool> may_get_;  // the lock, by a try in flight or by a ticket
   std::uint32_t ticket_ = 0;
   Time deadline_ = 0;
   InFlight old_;
@@ -54,6 +70,7 @@ class TestAndSetLocks : public Channel {
                   Grant grant = Grant::kTestAndSet);
   TestAndSetLocks(Channel& parent, std::string_view name, std::uint64_t count,
                   Placement placement = Placement::kHost, Grant grant = Grant::kTestAndSet);
+  ~TestAndSetLocks() override;
 
   std::uint64_t count() const { return words_.count(); }
   NodeId host_of(std::uint64_t i) const { return words_.host_of(i); }
