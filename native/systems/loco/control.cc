@@ -69,6 +69,14 @@ void Control::send(NodeId node, const ControlMessage& message) {
   flush(peer, manager_.runtime_.messages(node));
 }
 
+bool Control::any_waiting() {
+  return std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    if (!peer) return false;
+    const std::lock_guard lock(peer->mutex);
+    return !peer->waiting.empty();
+  });
+}
+
 void Control::flush(Peer& peer, runtime::Connection& connection) {
   while (!peer.waiting.empty() &&
          connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots) {

@@ -64,6 +64,8 @@ class Control {
   /// the others. What finds no room waits for completions. Throws Error(kExhausted) when
   /// kMostWaiting messages wait.
   void send(NodeId peer, const ControlMessage& message);
+  /// Returns true if a message waits for room.
+  bool any_waiting();
   /// Handles a completion of a connection for messages; the polling thread calls it.
   void complete(runtime::Connection& connection, const fabric::Completion& completion);
   /// Takes the oldest message that has arrived. Drops malformed messages.

@@ -1,6 +1,8 @@
 // Endpoints that are destroyed and made again while peers still have their old ones.
 #include "base/remote_word.h"
 #include "base/rng.h"
+#include "runtime/node_barrier.h"
+#include "systems/loco/atomic_var.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/shared_region.h"
 #include "systems/loco/worlds_test.h"
@@ -62,6 +64,25 @@ void serve_until(Manager& manager, Time end) {
     return false;
   };
   manager.env().poll_until(turn, end);
+}
+
+// A node that is ready takes no more turns. Its last answers find no room at first.
+TEST(LocoReadySim, ANodeThatIsReadyHasAnsweredItsPeers) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    fabric::sim::SimCluster cluster(sim_options(2, true, seed));
+    cluster.run([&](Env& env) {
+      ManagerOptions options;
+      options.wait_timeout = 50 * kMillisecond;
+      Manager manager(env, options);
+      Rng rng = env.rng("begins");
+      env.sleep_until(env.now() + static_cast<Time>(rng.below(50'000)));
+      std::vector<std::unique_ptr<AtomicVars>> many;
+      for (int i = 0; i < 60; ++i)
+        many.push_back(std::make_unique<AtomicVars>(manager, "word " + std::to_string(i), 1));
+      manager.wait_for_ready();
+      runtime::node_barrier(env, "ready", kSecond);
+    });
+  }
 }
 
 TEST(LocoGenerationsSim, ATimeoutNamesTheGenerationAndTheNode) {

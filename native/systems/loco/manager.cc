@@ -163,10 +163,11 @@ void Manager::wait_for_ready() {
   const bool met = env().poll_until(
       [this] {
         turn();
-        return all_ready();
+        // The node may take no turn after this call: what its peers need must have left.
+        return all_ready() && !control_->any_waiting();
       },
       deadline);
-  if (!met) throw_missing();
+  if (!met && !all_ready()) throw_missing();
 }
 
 }  // namespace pyrdma::loco
