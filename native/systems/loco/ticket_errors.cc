@@ -41,7 +41,7 @@ TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
   const std::vector<NodeId> silent = me.silent_peers();
   report.blamed = silent;
   const auto blame = [&](NodeId node) {
-    if (node != self() && !is_among(report.blamed, node)) report.blamed.push_back(node);
+    if (!is_among(report.blamed, node)) report.blamed.push_back(node);
   };
   const NodeId host = host_of(i);
   const auto ask_serving = [&]() -> std::optional<std::uint64_t> {

@@ -64,7 +64,9 @@ struct CutWorld {
   std::uint64_t values = 0;                          // written or tried
   std::uint32_t running = options.nodes * kClients;  // threads with clients
   bool over = false;                                 // the last part is over
-  const std::uint32_t keys = options.seed % 2 == 0 ? 6 : 12, locks = keys / 2;
+  const std::uint32_t keys = options.seed % 2 == 0 ? 6 : 12;
+  // With few locks a lock in doubt has holders for other keys before one for the key in doubt.
+  const std::uint32_t locks = options.seed / 16 % 2 == 0 ? keys / 2 : 1 + options.seed / 32 % 2;
   // A value of several packets may be cut in the middle.
   const std::uint32_t value_words = options.seed / 2 % 2 == 0 ? 1 : 4000;
 
