@@ -82,17 +82,11 @@ void Control::flush(Peer& peer, runtime::Connection& connection) {
          connection.posted - connection.completed.load(std::memory_order_acquire) < kSlots) {
     const std::size_t offset = connection.posted % kSlots * sizeof(ControlMessage);
     std::memcpy(peer.outgoing.data + offset, &peer.waiting.front(), sizeof(ControlMessage));
-    // A queue may be full while a completion is on its way. The next service tries again.
+    // A queue is full only while a completion is on its way, which tries again.
     if (!connection.qp->send(peer.outgoing.sge(offset, sizeof(ControlMessage)))) break;
     ++connection.posted;  // not before: what was not sent never completes
     peer.waiting.pop_front();
   }
-  const bool refused = !peer.waiting.empty() &&
-                       connection.posted == connection.completed.load(std::memory_order_acquire);
-  if (!refused && !peer.refused.load(std::memory_order_relaxed)) return;
-  const std::lock_guard lock(inbox_mutex_);  // see receive()
-  peer.refused.store(refused, std::memory_order_relaxed);
-  if (refused) manager_.runtime_.want_service(true);
 }
 
 void Control::complete(runtime::Connection& connection, const fabric::Completion& completion) {
@@ -124,22 +118,11 @@ void Control::complete(runtime::Connection& connection, const fabric::Completion
 
 bool Control::receive(ControlMessage& message) {
   if (!manager_.runtime_.service_wanted()) return false;
-  for (NodeId node = 0; node < peers_.size(); ++node) {
-    if (!peers_[node] || !peers_[node]->refused.load(std::memory_order_relaxed)) continue;
-    const std::lock_guard lock(peers_[node]->mutex);
-    flush(*peers_[node], manager_.runtime_.messages(node));
-  }
   const std::lock_guard lock(inbox_mutex_);
-  const bool refused = std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-    return peer && peer->refused.load(std::memory_order_relaxed);
-  });
-  if (inbox_.empty()) {
-    manager_.runtime_.want_service(refused);
-    return false;
-  }
+  if (inbox_.empty()) return false;
   message = inbox_.front();
   inbox_.pop_front();
-  manager_.runtime_.want_service(refused || !inbox_.empty());
+  manager_.runtime_.want_service(!inbox_.empty());
   return true;
 }
 

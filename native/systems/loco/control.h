@@ -77,7 +77,6 @@ class Control {
     LocalRegion outgoing, incoming;
     Mutex mutex;  // of the posts to this peer
     std::deque<ControlMessage> waiting;
-    std::atomic<bool> refused{false};  // the queue took no message, and none is in flight
   };
   void flush(Peer& peer, runtime::Connection& connection);
   void post_receive(runtime::Connection& connection, std::uint32_t slot);

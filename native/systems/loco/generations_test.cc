@@ -66,10 +66,13 @@ void serve_until(Manager& manager, Time end) {
   manager.env().poll_until(turn, end);
 }
 
-// A node that is ready takes no more turns. Its last answers find no room at first.
+// A node that is ready takes no more turns. Its last answers find no room at first, and with the
+// fault a queue also says that it is full after each message, until that one has completed.
 TEST(LocoReadySim, ANodeThatIsReadyHasAnsweredItsPeers) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    fabric::sim::SimCluster cluster(sim_options(2, true, seed));
+    fabric::sim::SimOptions simulated = sim_options(2, true, seed);
+    if (seed % 2 == 0) simulated.faults = FaultOptions::from_values({{"queue_full", 1}});
+    fabric::sim::SimCluster cluster(simulated);
     cluster.run([&](Env& env) {
       ManagerOptions options;
       options.wait_timeout = 50 * kMillisecond;
@@ -82,6 +85,8 @@ TEST(LocoReadySim, ANodeThatIsReadyHasAnsweredItsPeers) {
       manager.wait_for_ready();
       runtime::node_barrier(env, "ready", kSecond);
     });
+    const auto full = static_cast<std::size_t>(Fault::queue_full);
+    EXPECT_EQ(cluster.fault_counters().reached[full] > 100, seed % 2 == 0);
   }
 }
 
