@@ -21,6 +21,7 @@
 #include "fabric/fabric.h"
 #include "runtime/memory_pool.h"
 #include "runtime/messages/parts.h"
+#include "runtime/messages/receives.h"
 
 namespace pyrdma::runtime {
 
@@ -77,6 +78,7 @@ class Inbox {
   bool look();
   bool look_for_requests();
   void handle();
+  void handle_polled();
   void handle(const fabric::Completion& completion);
   void accept(const messages::ConnectRequest& request);
   void answer(const messages::ConnectRequest& request, const Connection& connection);
@@ -87,6 +89,7 @@ class Inbox {
   std::optional<std::uint32_t> take_send();
   bool post_receives();
   void close(std::uint64_t connection);
+  void end_closed();
 
   Env& env_;
   InboxOptions options_;
@@ -94,13 +97,13 @@ class Inbox {
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
   std::unique_ptr<MemoryPool> memory_;
-  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
   std::unique_ptr<messages::Datagrams> datagrams_;
-  std::unique_ptr<messages::Slots> receives_;
+  std::uint32_t slot_bytes_ = 0;
+  std::unique_ptr<messages::Receives> receives_;
   std::vector<std::unique_ptr<messages::Slots>> sends_;  // kShare each; more when all are in use
   std::vector<std::uint32_t> free_sends_;                // numbers over all of sends_
-  std::vector<std::uint64_t> free_receives_;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> closing_;  // their queue pairs have failed
   std::map<std::uint32_t, std::uint64_t> by_qp_;
   std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> by_peer_;  // node and its queue pair
   std::uint64_t next_connection_ = 1;
