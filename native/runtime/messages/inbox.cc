@@ -144,22 +144,27 @@ void Inbox::handle(const fabric::Completion& completion) {
   requests_.push_back(std::move(request));
 }
 
+Inbox::PeerName Inbox::name_of(const ConnectRequest& request) {
+  const std::uint8_t(&gid)[16] = request.connection.gid;
+  return {request.node, request.connection.qp_num, std::to_array(gid)};
+}
+
 // A peer asks again until it has the reply, and anew when it has been restarted. A node speaks for
 // itself alone. Over verbs its number is the one that it names, at the port that the network names.
 void Inbox::accept(const ConnectRequest& request) {
-  if (request.node >= env_.nodes() || request.datagrams.node != request.node ||
-      request.connection.node != request.node)
+  const fabric::QpAddress &end = request.connection, &port = request.datagrams;
+  if (request.node >= env_.nodes() || port.node != request.node || end.node != request.node ||
+      end.lid != port.lid || std::memcmp(end.gid, port.gid, sizeof end.gid) != 0)
     return;
   close_earlier(request);
-  const std::pair peer(request.node, request.connection.qp_num);
+  const PeerName peer = name_of(request);
   if (const auto known = by_peer_.find(peer); known != by_peer_.end()) {
-    const Connection& connection = *connections_.at(known->second);
-    if (connection.of.connection.psn == request.connection.psn) return answer(request, connection);
+    Connection& connection = *connections_.at(known->second);
+    if (connection.of.connection.psn == end.psn) return answer(request, connection);
     close(known->second);  // the peer has another queue pair of that number
   }
   auto made = std::make_unique<Connection>();
   made->of = request;
-  made->silent_until = env_.now() + kTimeToConnect;
   fabric::QpOptions options = connection_options(env_.device().capabilities(), kShare + 1);
   options.receive_entries = 0;
   try {
@@ -176,7 +181,8 @@ void Inbox::accept(const ConnectRequest& request) {
   probe();
 }
 
-void Inbox::answer(const ConnectRequest& request, const Connection& connection) {
+void Inbox::answer(const ConnectRequest& request, Connection& connection) {
+  connection.silent_until = env_.now() + kTimeToConnect;  // from this answer on, if others are lost
   ConnectReply reply;
   reply.asked = request.connection.qp_num;
   reply.max_bytes = options_.max_bytes;
@@ -187,8 +193,8 @@ void Inbox::answer(const ConnectRequest& request, const Connection& connection) 
 // Closes the connections of earlier incarnations of the node, at the same port of the network.
 void Inbox::close_earlier(const ConnectRequest& request) {
   std::vector<std::uint64_t> gone;
-  for (auto each = by_peer_.lower_bound({request.node, 0});
-       each != by_peer_.end() && each->first.first == request.node; ++each) {
+  for (auto each = by_peer_.lower_bound({request.node, 0, {}});
+       each != by_peer_.end() && std::get<0>(each->first) == request.node; ++each) {
     const ConnectRequest& of = connections_.at(each->second)->of;
     if (of.incarnation < request.incarnation &&
         std::memcmp(of.datagrams.gid, request.datagrams.gid, sizeof of.datagrams.gid) == 0)
@@ -221,7 +227,7 @@ void Inbox::close(std::uint64_t number) {
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
   by_qp_.erase(connection.qp->qp_num());
-  by_peer_.erase({connection.of.node, connection.of.connection.qp_num});
+  by_peer_.erase(name_of(connection.of));
   if (connection.qp->state() != fabric::QpState::kError) connection.qp->fail();
   connection.silent_until = env_.now() + kTimeToFlush;
   closing_.push_back(std::move(found->second));
