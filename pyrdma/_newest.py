@@ -33,8 +33,9 @@ def _by_run(measurements: Iterable[Measurement]) -> list[Measurement]:
         if before.run < m.run and before.stopped > m.stopped:
             warnings.warn(
                 f"points of {m.identity['experiment']} of run {before.run} are dated "
-                f"{before.stopped}, and later ones of run {m.run} {m.stopped}: a clock was wrong; "
-                "the order of the runs decides which are newer",
+                f"{before.stopped}, and later ones of run {m.run} {m.stopped}: a clock was wrong, "
+                "or the points come from two folders; the order of the runs decides which are "
+                "newer",
                 RuntimeWarning,
                 stacklevel=3,
             )

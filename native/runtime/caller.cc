@@ -138,26 +138,26 @@ void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> re
 fabric::Status Caller::await_pair(NodeId peer) {
   const Scope step(env_, scope::await_pair);
   const Connection& connection = *connections_[peer];
-  std::uint64_t position = 0;
-  {
-    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
-    if (shared_) lock.lock();
-    position = connection.posted;
-  }
+  std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  const std::uint64_t position = connection.posted;
   const auto completed = [&] {
     return connection.completed.load(std::memory_order_acquire) >= position;
   };
-  if (!completed()) runtime_.wait_until(*this, completed, "completion of a pair fence");
-  const fabric::Status lost =
-      connection.losses.any() ? hear_of_losses({&connections_[peer], 1}) : fabric::Status::kSuccess;
+  if (!completed()) {
+    if (shared_) lock.unlock();
+    runtime_.wait_until(*this, completed, "completion of a pair fence");
+    if (shared_) lock.lock();
+  }
+  const fabric::Status lost = lost_by(connection);
   return connection.qp->state() == fabric::QpState::kError ? fabric::Status::kFlushed : lost;
 }
 
-// Returns why the connection has lost a write or an atomic that this caller has not heard of yet.
-// Requires the lock of the connection's caller.
+// Returns why the connection has lost a write or an atomic that no fence of this caller has
+// reported. Requires the lock of the connection's caller.
 fabric::Status Caller::hear_of_loss(const Connection& connection) {
   const std::uint64_t newest = connection.losses.newest(connection.last_change());
-  std::uint64_t& heard = heard_[&connection];
+  std::uint64_t& heard = heard_[&connection].by_fence;
   if (newest <= heard) return fabric::Status::kSuccess;
   heard = newest;
   return connection.losses.why();
@@ -170,13 +170,29 @@ Mark Caller::mark_of(Caller& other, NodeId peer, AckKey& key) {
   Connection& connection = *other.connections_[peer];
   std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
   if (shared_) lock.lock();
-  const fabric::Status lost = lost_by(connection);
   if (connection.last_write > connection.last_flush) {
     env_.reached("fence/mark after a write");
     other.make_room(1, lock, *this);
     flush(connection, key);
   }
-  return {&connection, connection.last_flush, unheard_change(connection), lost};
+  Mark mark{&connection, connection.last_flush, connection.last_change(),
+            connection.losses.failures()};
+  if (mark.failures != 0) [[unlikely]]
+    tell(mark);
+  return mark;
+}
+
+// What is lost already, and what of it this thread has been told. A failure from now on is seen by
+// Mark::status.
+void Caller::tell(Mark& mark) {
+  const Losses& losses = mark.connection->losses;
+  Heard& heard = heard_[mark.connection];
+  const std::uint64_t newest = losses.newest(mark.change);
+  if (newest > std::max(heard.by_fence, heard.by_mark)) {
+    heard.by_mark = newest;
+    mark.lost = losses.why();
+  }
+  if (mark.change <= std::max(heard.by_fence, heard.by_mark)) mark.change = 0;
 }
 
 fabric::Status Caller::fence_thread() { return fence({&runtime_.callers_[index_], 1}); }
@@ -186,7 +202,7 @@ fabric::Status Caller::fence_global() { return fence(runtime_.callers_); }
 fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
   const Scope step(env_, scope::fence);
   AckKey key;
-  fabric::Status status = fabric::Status::kSuccess;
+  bool may_have_lost = false;
   // Operations after the fence must wait for the positions that the connections have now. They need
   // not wait for later positions: other callers continue to post.
   std::vector<std::pair<Connection*, std::uint64_t>> awaited;
@@ -196,8 +212,7 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
     for (const auto& connection : caller->connections_) {
       const Scope one(env_, scope::fence_connection);
       if (connection->losses.any()) [[unlikely]] {
-        const fabric::Status lost = hear_of_loss(*connection);
-        if (status == fabric::Status::kSuccess) status = lost;
+        may_have_lost = true;
         if (connection->error.load(std::memory_order_relaxed) != fabric::Status::kSuccess)
           continue;  // nothing in flight on it will be placed
       }
@@ -212,30 +227,27 @@ fabric::Status Caller::fence(std::span<const std::unique_ptr<Caller>> callers) {
       }
     }
   }
-  const fabric::Status flushed = key.wait();
-  if (status == fabric::Status::kSuccess) status = flushed;
+  fabric::Status status = key.wait();
   for (const auto& [connection, position] : awaited) {
     const auto placed = [&, connection = connection, position = position] {
       return connection->completed.load(std::memory_order_acquire) >= position;
     };
     if (!placed()) runtime_.wait_until(*this, placed, "completion of a fence");
+    may_have_lost |= connection->losses.any();
     if (status == fabric::Status::kSuccess)
       status = connection->error.load(std::memory_order_relaxed);
   }
-  if (status != fabric::Status::kSuccess) [[unlikely]] {
-    // The report that follows covers all that has been lost until now.
-    for (const auto& caller : callers) hear_of_losses(caller->connections_);
+  // Nothing throws from here on: the report covers all that has been lost until now.
+  if (may_have_lost || status != fabric::Status::kSuccess) [[unlikely]] {
+    for (const auto& caller : callers) {
+      const fabric::Status lost = hear_of_losses(caller->connections_);
+      if (status == fabric::Status::kSuccess) status = lost;
+    }
   }
   return status;
 }
 
-// Returns the position of the last write or atomic, or 0 if this caller knows that it is lost.
-std::uint64_t Caller::unheard_change(const Connection& connection) {
-  const std::uint64_t change = connection.last_change();
-  return connection.losses.any() && change <= heard_[&connection] ? 0 : change;
-}
-
-// The same for connections of one caller, with its lock.
+// The same as hear_of_loss() for all connections of one caller, with its lock.
 fabric::Status Caller::hear_of_losses(std::span<const std::unique_ptr<Connection>> connections) {
   std::unique_lock<Mutex> lock(connections.front()->caller->posting_, std::defer_lock);
   if (shared_) lock.lock();

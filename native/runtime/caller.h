@@ -32,7 +32,8 @@ class Runtime;
 struct Mark {
   const Connection* connection = nullptr;
   std::uint64_t position = 0;
-  std::uint64_t change = 0;  // position of the last write or atomic before it that may be placed
+  std::uint64_t change = 0;    // position of the last write or atomic before it that may be placed
+  std::uint32_t failures = 0;  // of the connection, before the mark
   fabric::Status lost = fabric::Status::kSuccess;  // known when the mark was made
   bool reached() const {
     return connection == nullptr ||
@@ -40,10 +41,14 @@ struct Mark {
   }
   /// Returns why writes or atomics before the mark are lost, those that an earlier mark or fence of
   /// the same thread has reported excepted; kSuccess if all of them are placed. Requires reached().
+  /// When the connection has failed twice since the mark, nobody knows any more what the first time
+  /// took: then all of it counts as lost.
   fabric::Status status() const {
     if (connection == nullptr || !connection->losses.any()) [[likely]]
       return lost;
-    if (lost != fabric::Status::kSuccess || !connection->losses.includes(change)) return lost;
+    const std::uint32_t since = connection->losses.failures() - failures;
+    if (lost != fabric::Status::kSuccess || since == 0 || change == 0) return lost;
+    if (since == 1 && !connection->losses.includes(change)) return lost;
     return connection->losses.why();
   }
 };
@@ -131,42 +136,46 @@ class Caller {
   // A write or an atomic that fails is never placed, and its key may be gone. So a fence fails if
   // one has been lost since the last report, whatever has been posted and ended since, and though
   // the connection may have been made again. Each caller gets each loss once, from its first fence
-  // over that connection after the loss; then it may go on without the peer. A lost read is no
+  // over that connection after the loss; then it may go on without the peer. A fence that throws
+  // reports nothing, and neither do marks: they are for those who wait for them. A lost read is no
   // loss: its key is the only way to its value. Cost: a load per connection that has never failed.
 
   /// Orders this caller's operations on `peer`. The NIC places writes of one queue pair in order
   /// without help; after a read or an atomic in flight, the fence marks the next request to wait.
-  /// Never blocks. If operations before it fail later, so do those after it.
-  fabric::Status fence_pair(NodeId peer) {
+  /// Never blocks. If operations before it fail later, so do those after it, until the connection
+  /// is made again.
+  [[nodiscard]] fabric::Status fence_pair(NodeId peer) {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
     Connection& connection = *connections_[peer];
-    const fabric::Status lost = lost_by(connection);
-    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
-      env_.reached("fence/pair with reads in flight");
-      connection.fence_next = true;
-    }
-    return lost;
+    fence_next(connection);
+    return lost_by(connection);
+  }
+  /// The same for reads, whose keys tell of errors: a loss is left to the next fence.
+  void order_pair(NodeId peer) {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    fence_next(*connections_[peer]);
   }
   /// The pair fence of the LOCO paper, which waits. Blocks until this caller's operations on `peer`
   /// have completed; later requests of the same queue pair are placed after them. Returns kFlushed
   /// while the connection is lost.
-  fabric::Status await_pair(NodeId peer);
+  [[nodiscard]] fabric::Status await_pair(NodeId peer);
   /// Returns a point for other callers of this node to wait for, which orders this caller's
   /// operations on `peer` before theirs. The point is reached once these operations are placed, or
   /// some of them are lost (Mark::status).
   /// Never blocks. If the last request was a write, posts a read of no bytes, which joins `key`.
-  Mark mark(NodeId peer, AckKey& key);
+  [[nodiscard]] Mark mark(NodeId peer, AckKey& key);
   /// The same for the operations of `other`, a caller of this node, which its own thread may use
   /// meanwhile. May wait for room for a request.
-  Mark mark_of(Caller& other, NodeId peer, AckKey& key);
+  [[nodiscard]] Mark mark_of(Caller& other, NodeId peer, AckKey& key);
   /// Orders this caller's operations on all peers. Waits for the requests in flight. If the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection that has lost some of them, or reads in flight.
-  fabric::Status fence_thread();
+  [[nodiscard]] fabric::Status fence_thread();
   /// Orders the operations of all callers of this node on all peers, as fence_thread() does for one
   /// caller.
-  fabric::Status fence_global();
+  [[nodiscard]] fabric::Status fence_global();
 
   /// Blocks until ready(), and makes progress meanwhile; see Runtime::wait_until.
   template <class Ready>
@@ -241,13 +250,18 @@ class Caller {
   [[gnu::cold]] void post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                                fabric::PostResult result);
   void flush(Connection& connection, AckKey& key);
+  void fence_next(Connection& connection) {
+    if (connection.completed.load(std::memory_order_acquire) >= connection.last_flush) return;
+    env_.reached("fence/pair with reads in flight");
+    connection.fence_next = true;
+  }
   fabric::Status lost_by(const Connection& connection) {
     if (!connection.losses.any()) [[likely]]
       return fabric::Status::kSuccess;
     return hear_of_loss(connection);
   }
   [[gnu::cold]] fabric::Status hear_of_loss(const Connection& connection);
-  std::uint64_t unheard_change(const Connection& connection);
+  [[gnu::cold]] void tell(Mark& mark);
   [[gnu::cold]] fabric::Status hear_of_losses(
       std::span<const std::unique_ptr<Connection>> connections);
   fabric::Status fence(std::span<const std::unique_ptr<Caller>> callers);
@@ -265,7 +279,11 @@ class Caller {
     AckKey key;
   };
   std::vector<Kept> kept_;
-  std::map<const Connection*, std::uint64_t> heard_;  // the newest loss that this thread knows
+  /// The newest loss of a connection that this thread's fences have reported, and its marks.
+  struct Heard {
+    std::uint64_t by_fence = 0, by_mark = 0;
+  };
+  std::map<const Connection*, Heard> heard_;
   DroppedWork dropped_;
   bool has_leftovers_ = false;
   std::vector<std::unique_ptr<Connection>> connections_;  // by peer

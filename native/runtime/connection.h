@@ -23,11 +23,14 @@ class Losses {
  public:
   /// Returns true if a request has ever failed. Cost: a load.
   bool any() const { return any_.load(std::memory_order_acquire); }
+  /// Returns how often the connection has failed.
+  std::uint32_t failures() const { return failures_.load(std::memory_order_acquire); }
   /// All requests from `position` on fail until the connection is made again.
   void begin(std::uint64_t position, fabric::Status why) {
     from_.store(position, std::memory_order_relaxed);
     until_.store(kOpen, std::memory_order_relaxed);
     why_.store(why, std::memory_order_relaxed);
+    failures_.store(failures() + 1, std::memory_order_release);
     any_.store(true, std::memory_order_release);
   }
   /// The connection is made again: later requests than `posted` go over another queue pair.
@@ -53,6 +56,7 @@ class Losses {
  private:
   static constexpr std::uint64_t kOpen = ~std::uint64_t{0};
   std::atomic<bool> any_{false};
+  std::atomic<std::uint32_t> failures_{0};
   std::atomic<std::uint64_t> from_{0}, until_{0};
   std::atomic<fabric::Status> why_{fabric::Status::kSuccess};
   std::uint64_t change_ = 0;  // of earlier queue pairs

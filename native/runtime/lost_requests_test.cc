@@ -170,5 +170,143 @@ TEST_P(LostRequests, AConnectionThatIsMadeAgainForgetsNoLoss) {
   }
 }
 
+// A mark tells those who wait for it, and no fence counts it as told: neither of the caller that
+// made the mark, nor of the one whose requests it marks.
+TEST_P(LostRequests, AMarkLeavesTheLossToTheFences) {
+  run(3, [&](Env& env, const Kill& kill) {
+    ADeadPeer peer(env, options(2), kill);
+    if (env.node() == 0) {
+      peer.write();
+      peer.read();
+      Runtime& runtime = peer.runtime();
+      for (const std::uint32_t caller : {1U, 0U}) {
+        EXPECT_EQ(of_a_mark(runtime, runtime.caller(caller)), Status::kRetryExceeded) << caller;
+        EXPECT_EQ(runtime.caller(caller).fence_global(), Status::kRetryExceeded) << caller;
+        EXPECT_EQ(of_a_mark(runtime, runtime.caller(caller)), Status::kSuccess) << caller;
+        EXPECT_EQ(runtime.caller(caller).fence_global(), Status::kSuccess) << caller;
+      }
+    }
+    node_barrier(env, "end", kSetupTimeout, std::vector<NodeId>{0, 1});
+  });
+}
+
+// An order of reads asks for no report.
+TEST_P(LostRequests, AnOrderOfReadsTakesNoReport) {
+  run(3, [&](Env& env, const Kill& kill) {
+    ADeadPeer peer(env, options(2), kill);
+    if (env.node() == 0) {
+      peer.write();
+      peer.read();
+      peer.me().order_pair(kDead);
+      EXPECT_EQ(peer.me().fence_pair(kDead), Status::kRetryExceeded);
+    }
+    node_barrier(env, "end", kSetupTimeout, std::vector<NodeId>{0, 1});
+  });
+}
+
+// The fence waits for node 1, which is cut off for too long. The loss at node 2 is reported by the
+// next one. So it is when a mark waits for room.
+TEST(LostRequestsSim, AFenceThatThrowsReportsNothing) {
+  Options options;
+  options.wait_timeout = 3 * kMillisecond;
+  for (const bool is_mark : {false, true}) {
+    fabric::sim::SimCluster cluster(sim_options(3));
+    cluster.run([&](Env& env) {
+      Runtime runtime(env, options);
+      runtime.connect();
+      SharedWords words(runtime, "words", 8);
+      const fabric::RemoteRegion at = words.at(1), lost = words.at(kDead);
+      node_barrier(env, "told");
+      if (env.node() == 0) {
+        Caller& me = runtime.caller(0);
+        MemRef word = me.block(8);
+        runtime.declare_down(kDead);
+        EXPECT_NE(me.write(kDead, lost, 0, word.sge(8)).wait(), Status::kSuccess);
+        const auto ask = [&] {
+          if (!is_mark) return me.fence_thread();
+          AckKey key;
+          return me.mark(kDead, key).status();
+        };
+        cluster.block(0, 1, 6 * kMillisecond);
+        for (std::uint32_t i = 0; i < (is_mark ? options.max_in_flight : 1); ++i)
+          me.write(1, at, 0, word.sge(8));
+        EXPECT_TRUE(refuses([&] { static_cast<void>(ask()); }, ErrorCode::kTimeout));
+        env.sleep_until(env.now() + 10 * kMillisecond);
+        EXPECT_EQ(ask(), Status::kRetryExceeded) << is_mark;
+        EXPECT_EQ(ask(), Status::kSuccess) << is_mark;
+      }
+      node_barrier(env, "end");
+    });
+  }
+}
+
+/// Node 0 loses and regains node 2; calls `of_node_0(runtime, reconnects)`.
+void run_reconnecting(FunctionRef<void(Runtime&, SharedWords&, FunctionRef<void()>)> of_node_0,
+                      int times, fabric::sim::SimCluster& cluster) {
+  cluster.run([&](Env& env) {
+    Options options;
+    options.callers = 2;
+    Runtime runtime(env, options);
+    runtime.connect();
+    SharedWords words(runtime, "words", 8);
+    node_barrier(env, "told");
+    const NodeId peer = kDead - env.node();
+    const auto reconnect = [&] {
+      runtime.declare_down(peer);
+      ASSERT_TRUE(runtime.reconnect(peer, env.now() + kSetupTimeout));
+    };
+    if (env.node() == 0) of_node_0(runtime, words, reconnect);
+    for (int i = 0; env.node() == 2 && i < times; ++i) reconnect();
+    runtime.leave();
+  });
+}
+
+// The connection fails twice between the mark and the look at it.
+TEST(LostRequestsSim, AMarkKnowsALossBeforeTwoFailures) {
+  for (const bool is_lost : {true, false}) {
+    fabric::sim::SimCluster cluster(sim_options(3));
+    run_reconnecting(
+        [&](Runtime& runtime, SharedWords& words, FunctionRef<void()> reconnect) {
+          Caller& me = runtime.caller(0);
+          const fabric::RemoteRegion at = words.at(kDead);
+          MemRef word = me.block(8);
+          AckKey key;
+          if (is_lost) {
+            runtime.declare_down(kDead);
+            me.write(kDead, at, 0, word.sge(8), key);
+          }
+          const Mark mark = me.mark(kDead, key);
+          for (int i = 0; i < 2; ++i) {
+            runtime.declare_down(kDead);
+            EXPECT_NE(me.read(kDead, at, 0, word.sge(8)).wait(), Status::kSuccess);
+            reconnect();
+          }
+          ASSERT_TRUE(mark.reached());
+          EXPECT_EQ(mark.status() == Status::kSuccess, !is_lost);
+        },
+        2, cluster);
+  }
+}
+
+// The connection fails and is made again by another thread, while the fence waits for node 1.
+TEST(LostRequestsSim, AReconnectDuringTheFenceHidesNoLoss) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  run_reconnecting(
+      [&](Runtime& runtime, SharedWords& words, FunctionRef<void()> reconnect) {
+        Env& env = runtime.env();
+        Caller& me = runtime.caller(0);
+        MemRef word = me.block(8);
+        cluster.block(0, 1, 5 * kMillisecond);
+        cluster.block(0, 2, 100 * kMicrosecond);
+        for (const NodeId node : {NodeId{1}, kDead})
+          me.fetch_add(node, words.at(node), 0, 1, word.sge(8));
+        const auto other = env.spawn("reconnects", [&] { reconnect(); });
+        EXPECT_EQ(me.fence_thread(), Status::kRetryExceeded);
+        EXPECT_TRUE(runtime.is_up(kDead)) << "it came back during the fence";
+        EXPECT_EQ(me.fence_thread(), Status::kSuccess);
+      },
+      1, cluster);
+}
+
 }  // namespace
 }  // namespace pyrdma::runtime

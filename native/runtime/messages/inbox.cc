@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint32_t kProbe = ~std::uint32_t{0};  // in the place of a slot
 constexpr Time kTimeToConnect = kSecond;
+constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 }  // namespace
 
@@ -25,7 +26,9 @@ struct Inbox::Connection {
   std::unique_ptr<fabric::QueuePair> qp;
   std::vector<std::uint32_t> sending;  // slots
   bool probing = false;
-  Time silent_until = 0;  // no probe before: the peer may not have connected its end yet
+  // No probe before: the peer may not have connected its end yet. After close(): the NIC may still
+  // have completions to give.
+  Time silent_until = 0;
   std::array<std::uint64_t, kWindow> newest{};  // ids of the last calls, by slot of the peer
 };
 
@@ -42,13 +45,12 @@ Inbox::Inbox(Env& env, const std::string& name, const InboxOptions& options)
   fabric::Device& device = env.device();
   need(device);
   domain_ = device.create_protection_domain();
-  const std::uint32_t receives = options.depth + 2 * Datagrams::kEntries;
+  // A shared queue may have more places than it was asked for, see Receives::replace_lost.
+  const std::uint32_t receives = 2 * (options.depth + Datagrams::kEntries);
   completions_ = device.create_completion_queue(receives + kMostSends + kMostProbes);
   memory_ = std::make_unique<MemoryPool>(env, *domain_, 64 * kKiB);
-  const auto slot_bytes = static_cast<std::uint32_t>(sizeof(Header) + options.max_bytes);
-  receives_ = std::make_unique<Slots>(*memory_, options.depth, slot_bytes);
-  shared_ = device.create_shared_receive_queue(*domain_, options.depth, 1);
-  for (std::uint32_t slot = 0; slot < options.depth; ++slot) free_receives_.push_back(slot);
+  slot_bytes_ = static_cast<std::uint32_t>(sizeof(Header) + options.max_bytes);
+  receives_ = std::make_unique<Receives>(device, *domain_, *memory_, options.depth, slot_bytes_);
   datagrams_ = std::make_unique<Datagrams>(env, *domain_, *completions_, *memory_);
   // Peers look for one incarnation after the other. An earlier one may have ended before it bound.
   fabric::Rendezvous& rendezvous = device.rendezvous();
@@ -64,14 +66,8 @@ Inbox::~Inbox() = default;
 
 // Returns false if some receives are not posted: see Datagrams::post_receives.
 bool Inbox::post_receives() {
-  while (!free_receives_.empty()) {
-    const std::uint64_t slot = free_receives_.back();
-    const fabric::Sge sge = receives_->sge(slot, receives_->slot_bytes);
-    const fabric::ReceiveRequest request{slot, &sge, 1};
-    if (shared_->post_receive({&request, 1}).accepted != 1) break;
-    free_receives_.pop_back();
-  }
-  return datagrams_->post_receives() && free_receives_.empty();
+  const bool all = receives_->post();
+  return datagrams_->post_receives() && all;
 }
 
 // Moves completions from the NIC to this process; returns true if there are any to handle. Never
@@ -96,14 +92,19 @@ bool Inbox::look_for_requests() {
 }
 
 void Inbox::handle() {
+  handle_polled();
+  if (!closing_.empty()) end_closed();
+  datagrams_->recover();
+  post_receives();
+  if (!requests_.empty()) env_.notify(completions_->watch());  // for a thread that found it locked
+}
+
+void Inbox::handle_polled() {
   while (!polled_.empty()) {
     const fabric::Completion completion = polled_.front();
     polled_.pop_front();
     handle(completion);
   }
-  datagrams_->recover();
-  post_receives();
-  if (!requests_.empty()) env_.notify(completions_->watch());  // for a thread that found it locked
 }
 
 void Inbox::handle(const fabric::Completion& completion) {
@@ -117,7 +118,7 @@ void Inbox::handle(const fabric::Completion& completion) {
   }
   const auto known = by_qp_.find(completion.qp_num);
   if ((completion.wr_id & kSend) != 0) {
-    if (known == by_qp_.end()) return;  // close() has freed its slots
+    if (known == by_qp_.end()) return;  // end_closed() frees its slots
     Connection& connection = *connections_.at(known->second);
     const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kSend);
     const auto at = std::find(connection.sending.begin(), connection.sending.end(), slot);
@@ -131,44 +132,44 @@ void Inbox::handle(const fabric::Completion& completion) {
     if (completion.status != fabric::Status::kSuccess) close(known->second);
     return;
   }
-  if (completion.status == fabric::Status::kSuccess && known != by_qp_.end()) {
-    Request request;
-    const auto header =
-        read_message(env_, *receives_, completion.wr_id, completion.byte_count, request.data);
-    if (header) {
-      request.id = header->id;
-      request.connection = known->second;
-      Connection& connection = *connections_.at(known->second);
-      request.source = connection.of.node;
-      connection.silent_until = 0;
-      if (request.id != 0) connection.newest[slot_of(request.id)] = request.id;
-      requests_.push_back(std::move(request));
-    }
-  }
-  free_receives_.push_back(completion.wr_id);
+  Request request;
+  const auto header = receives_->take(env_, completion, request.data);
+  if (!header || known == by_qp_.end()) return;
+  request.id = header->id;
+  request.connection = known->second;
+  Connection& connection = *connections_.at(known->second);
+  request.source = connection.of.node;
+  connection.silent_until = 0;
+  if (request.id != 0) connection.newest[slot_of(request.id)] = request.id;
+  requests_.push_back(std::move(request));
+}
+
+Inbox::PeerName Inbox::name_of(const ConnectRequest& request) {
+  const std::uint8_t(&gid)[16] = request.connection.gid;
+  return {request.node, request.connection.qp_num, std::to_array(gid)};
 }
 
 // A peer asks again until it has the reply, and anew when it has been restarted. A node speaks for
 // itself alone. Over verbs its number is the one that it names, at the port that the network names.
 void Inbox::accept(const ConnectRequest& request) {
-  if (request.node >= env_.nodes() || request.datagrams.node != request.node ||
-      request.connection.node != request.node)
+  const fabric::QpAddress &end = request.connection, &port = request.datagrams;
+  if (request.node >= env_.nodes() || port.node != request.node || end.node != request.node ||
+      end.lid != port.lid || std::memcmp(end.gid, port.gid, sizeof end.gid) != 0)
     return;
   close_earlier(request);
-  const std::pair peer(request.node, request.connection.qp_num);
+  const PeerName peer = name_of(request);
   if (const auto known = by_peer_.find(peer); known != by_peer_.end()) {
-    const Connection& connection = *connections_.at(known->second);
-    if (connection.of.connection.psn == request.connection.psn) return answer(request, connection);
+    Connection& connection = *connections_.at(known->second);
+    if (connection.of.connection.psn == end.psn) return answer(request, connection);
     close(known->second);  // the peer has another queue pair of that number
   }
   auto made = std::make_unique<Connection>();
   made->of = request;
-  made->silent_until = env_.now() + kTimeToConnect;
   fabric::QpOptions options = connection_options(env_.device().capabilities(), kShare + 1);
   options.receive_entries = 0;
   try {
     made->qp = env_.device().create_queue_pair(*domain_, *completions_, *completions_, options,
-                                               shared_.get());
+                                               &receives_->queue());
     made->qp->connect(request.connection);
   } catch (const Error&) {
     probe();
@@ -180,7 +181,8 @@ void Inbox::accept(const ConnectRequest& request) {
   probe();
 }
 
-void Inbox::answer(const ConnectRequest& request, const Connection& connection) {
+void Inbox::answer(const ConnectRequest& request, Connection& connection) {
+  connection.silent_until = env_.now() + kTimeToConnect;  // from this answer on, if others are lost
   ConnectReply reply;
   reply.asked = request.connection.qp_num;
   reply.max_bytes = options_.max_bytes;
@@ -191,8 +193,8 @@ void Inbox::answer(const ConnectRequest& request, const Connection& connection) 
 // Closes the connections of earlier incarnations of the node, at the same port of the network.
 void Inbox::close_earlier(const ConnectRequest& request) {
   std::vector<std::uint64_t> gone;
-  for (auto each = by_peer_.lower_bound({request.node, 0});
-       each != by_peer_.end() && each->first.first == request.node; ++each) {
+  for (auto each = by_peer_.lower_bound({request.node, 0, {}});
+       each != by_peer_.end() && std::get<0>(each->first) == request.node; ++each) {
     const ConnectRequest& of = connections_.at(each->second)->of;
     if (of.incarnation < request.incarnation &&
         std::memcmp(of.datagrams.gid, request.datagrams.gid, sizeof of.datagrams.gid) == 0)
@@ -223,19 +225,41 @@ void Inbox::probe() {
 void Inbox::close(std::uint64_t number) {
   const auto found = connections_.find(number);
   if (found == connections_.end()) return;
-  by_qp_.erase(found->second->qp->qp_num());
-  by_peer_.erase({found->second->of.node, found->second->of.connection.qp_num});
-  probes_ -= found->second->probing;
-  const std::vector<std::uint32_t> sending = std::move(found->second->sending);
-  const std::unique_ptr<Connection> closed = std::move(found->second);
+  Connection& connection = *found->second;
+  by_qp_.erase(connection.qp->qp_num());
+  by_peer_.erase(name_of(connection.of));
+  if (connection.qp->state() != fabric::QpState::kError) connection.qp->fail();
+  connection.silent_until = env_.now() + kTimeToFlush;
+  closing_.push_back(std::move(found->second));
   connections_.erase(found);
-  closed->qp.reset();  // its sends no longer read their slots
-  free_sends_.insert(free_sends_.end(), sending.begin(), sending.end());
+}
+
+// A queue pair that goes takes its completions with it, and they name the receives that it has
+// taken: without them the inbox would lose these. So they are handled first. No completion is left
+// that another queue pair of the same number could be taken for.
+void Inbox::end_closed() {
+  std::vector<std::unique_ptr<Connection>> ended;
+  for (auto& each : closing_) {
+    if (each->silent_until <= env_.now() && each->qp->is_quiet()) ended.push_back(std::move(each));
+  }
+  if (ended.empty()) return;
+  std::erase(closing_, nullptr);
+  std::array<fabric::Completion, 16> found;
+  while (const std::size_t count = completions_->poll(found))
+    polled_.insert(polled_.end(), found.begin(),
+                   found.begin() + static_cast<std::ptrdiff_t>(count));
+  handle_polled();
+  for (const auto& each : ended) {
+    each->qp.reset();  // its sends no longer read their slots
+    free_sends_.insert(free_sends_.end(), each->sending.begin(), each->sending.end());
+    probes_ -= each->probing;
+    receives_->replace_lost();
+  }
 }
 
 std::optional<Request> Inbox::next(Time deadline, Wait wait) {
   for (;;) {
-    bool all_posted = false;
+    bool all_posted = false, is_closing = false;
     {
       const std::lock_guard<Mutex> lock(mutex_);
       handle();
@@ -245,8 +269,10 @@ std::optional<Request> Inbox::next(Time deadline, Wait wait) {
         if (!is_given_up(oldest)) return oldest;
       }
       all_posted = post_receives();
+      is_closing = !closing_.empty();
     }
-    const Time until = all_posted ? deadline : std::min(deadline, env_.now() + kRetry);
+    Time until = all_posted ? deadline : std::min(deadline, env_.now() + kRetry);
+    if (is_closing) until = std::min(until, env_.now() + kTimeToFlush);
     if (!wait([this] { return look_for_requests(); }, until, completions_->watch()) &&
         until == deadline)
       return std::nullopt;
@@ -298,7 +324,7 @@ std::optional<std::uint32_t> Inbox::take_send() {
   if (free_sends_.empty()) {
     const auto first = static_cast<std::uint32_t>(sends_.size()) * kShare;
     if (first + kShare > kMostSends) return std::nullopt;
-    sends_.push_back(std::make_unique<Slots>(*memory_, kShare, receives_->slot_bytes));
+    sends_.push_back(std::make_unique<Slots>(*memory_, kShare, slot_bytes_));
     for (std::uint32_t slot = first; slot < first + kShare; ++slot) free_sends_.push_back(slot);
   }
   const std::uint32_t slot = free_sends_.back();

@@ -5,6 +5,7 @@
 // Any thread of the node may use an inbox or a peer. Every wait is the caller's (Wait), so that it
 // can be cancelled.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -12,7 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -21,6 +22,7 @@
 #include "fabric/fabric.h"
 #include "runtime/memory_pool.h"
 #include "runtime/messages/parts.h"
+#include "runtime/messages/receives.h"
 
 namespace pyrdma::runtime {
 
@@ -72,14 +74,18 @@ class Inbox {
 
  private:
   struct Connection;
+  /// A node, its queue pair, and its port of the network: over verbs that alone is proved.
+  using PeerName = std::tuple<NodeId, std::uint32_t, std::array<std::uint8_t, 16>>;
+  static PeerName name_of(const messages::ConnectRequest& request);
   static constexpr std::uint32_t kMostSends = 4096;  // replies to all peers under way
   static constexpr std::uint32_t kMostProbes = 512;  // under way
   bool look();
   bool look_for_requests();
   void handle();
+  void handle_polled();
   void handle(const fabric::Completion& completion);
   void accept(const messages::ConnectRequest& request);
-  void answer(const messages::ConnectRequest& request, const Connection& connection);
+  void answer(const messages::ConnectRequest& request, Connection& connection);
   void close_earlier(const messages::ConnectRequest& request);
   void probe();
   bool is_given_up(const Request& request) const;
@@ -87,6 +93,7 @@ class Inbox {
   std::optional<std::uint32_t> take_send();
   bool post_receives();
   void close(std::uint64_t connection);
+  void end_closed();
 
   Env& env_;
   InboxOptions options_;
@@ -94,15 +101,15 @@ class Inbox {
   std::unique_ptr<fabric::ProtectionDomain> domain_;
   std::unique_ptr<fabric::CompletionQueue> completions_;
   std::unique_ptr<MemoryPool> memory_;
-  std::unique_ptr<fabric::SharedReceiveQueue> shared_;
   std::unique_ptr<messages::Datagrams> datagrams_;
-  std::unique_ptr<messages::Slots> receives_;
+  std::uint32_t slot_bytes_ = 0;
+  std::unique_ptr<messages::Receives> receives_;
   std::vector<std::unique_ptr<messages::Slots>> sends_;  // kShare each; more when all are in use
   std::vector<std::uint32_t> free_sends_;                // numbers over all of sends_
-  std::vector<std::uint64_t> free_receives_;
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> closing_;  // their queue pairs have failed
   std::map<std::uint32_t, std::uint64_t> by_qp_;
-  std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> by_peer_;  // node and its queue pair
+  std::map<PeerName, std::uint64_t> by_peer_;
   std::uint64_t next_connection_ = 1;
   std::uint64_t probed_ = 0;  // the connection that was probed last
   std::uint32_t probes_ = 0;  // under way
@@ -131,7 +138,8 @@ class Peer {
 
  private:
   struct Slot;
-  bool ask(const fabric::QpAddress& inbox, Time until, Wait wait, messages::ConnectReply& reply);
+  bool ask(const fabric::QpAddress& inbox, Time until, Wait wait);
+  void take_answer(const messages::Datagram& datagram);
   std::uint64_t post(std::string_view data, bool wants_reply, Time deadline, Wait wait);
   bool look(FunctionRef<bool()> found);
   void handle(const fabric::Completion& completion);
@@ -153,7 +161,8 @@ class Peer {
   std::vector<Slot> slots_;
   std::vector<std::uint64_t> free_receives_;
   std::uint64_t next_call_ = 1;
-  std::optional<messages::Datagram> datagram_;  // that has arrived
+  fabric::QpAddress asked_;  // the inbox
+  std::optional<messages::ConnectReply> answer_;
   fabric::Status error_ = fabric::Status::kSuccess;
 };
 

@@ -122,6 +122,75 @@ TEST(OtherPeersSim, AnAnswerOfAStrangerConnectsNobody) {
   });
 }
 
+// Node 0 answers, and node 2 does at the same time. The peer finds both when it looks next.
+TEST(OtherPeersSim, AStrangerHidesNoAnswer) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  std::optional<messages::ConnectRequest> asked;
+  cluster.run([&](Env& env) {
+    if (env.node() == 1) {
+      const auto looks_seldom = [&env](FunctionRef<bool()> ready, Time deadline, Watch& /*watch*/) {
+        for (; env.now() < deadline; env.sleep_until(env.now() + kMillisecond)) {
+          if (ready()) return true;
+        }
+        return false;
+      };
+      const Peer peer(env, "test", 0, env.now() + 100 * kMillisecond, looks_seldom);
+      EXPECT_EQ(peer.node(), 0U);
+      return;
+    }
+    Stranger stranger(env);
+    if (env.node() == 0) {
+      env.device().rendezvous().publish_value(messages::address_key("test", 0, 0),
+                                              messages::Address{stranger.datagrams.address()});
+      fabric::Completion completion;
+      while (stranger.completions->poll({&completion, 1}) == 0)
+        env.sleep_until(env.now() + kMicrosecond);
+      asked = messages::read<messages::ConnectRequest>(stranger.datagrams.take(completion).bytes);
+      ASSERT_TRUE(asked.has_value());
+    } else {
+      while (!asked) env.sleep_until(env.now() + kMicrosecond);
+      env.sleep_until(env.now() + 10 * kMicrosecond);
+    }
+    messages::ConnectReply reply;
+    reply.asked = asked->connection.qp_num;
+    reply.max_bytes = 64;
+    reply.connection = stranger.end->address();
+    reply.connection.node = 0;
+    stranger.datagrams.send(asked->datagrams, messages::bytes_of(reply));
+    env.sleep_until(env.now() + 20 * kMillisecond);
+  });
+}
+
+// Over verbs another host may name any node as itself: the network proves its port alone. A queue
+// pair of that number at one port is not that at another, and none is at a port that has not asked.
+TEST(OtherPeersSim, APortSpeaksForItselfAlone) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  cluster.run([&](Env& env) {
+    const auto wait = wait_of(env);
+    if (env.node() == 0) {
+      Inbox inbox(env, "test", {4, 64});
+      EXPECT_FALSE(inbox.next(env.now() + kMillisecond, wait).has_value());
+      EXPECT_EQ(inbox.connections(), 2U);
+      return;
+    }
+    Stranger stranger(env);
+    const auto inbox = env.device().rendezvous().await_value<messages::Address>(
+        messages::address_key("test", 0, 0), env.now() + kSetupTimeout);
+    messages::ConnectRequest request;
+    request.node = 1;
+    request.connection = stranger.end->address();
+    request.datagrams = stranger.datagrams.address();
+    using Ports = std::pair<std::uint8_t, std::uint8_t>;  // of the queue pair, and of the datagram
+    for (const auto& [end, port] : {Ports{0, 0}, Ports{1, 1}, Ports{2, 1}}) {
+      request.connection.gid[15] = end;
+      request.datagrams.gid[15] = port;
+      ++request.connection.psn;
+      stranger.datagrams.send(inbox.datagrams, messages::bytes_of(request));
+    }
+    env.sleep_until(env.now() + kMillisecond);
+  });
+}
+
 // Peers come one after the other, and end. The inbox has few connections at any time, and the last
 // peers connect as fast as the first.
 TEST_P(OtherPeers, PeersThatHaveEndedLeaveNoConnection) {

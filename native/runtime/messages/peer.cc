@@ -41,7 +41,6 @@ Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait w
   std::optional<std::uint32_t> incarnation;
   std::uint32_t next = 0;
   Address inbox{};
-  ConnectReply reply;
   for (Time pause = 20 * kMicrosecond;; pause = std::min(2 * pause, 5 * kMillisecond)) {
     while (const auto found = device.rendezvous().find(address_key(name, node, next))) {
       if (found->size() == sizeof kNeverBound) {
@@ -66,17 +65,17 @@ Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait w
     const Time until = std::min(deadline, now + pause);
     if (!incarnation)
       wait([] { return false; }, until, none);
-    else if (ask(inbox.datagrams, std::min(deadline, now + 10 * pause), wait, reply))
+    else if (ask(inbox.datagrams, std::min(deadline, now + 10 * pause), wait))
       break;
   }
-  max_bytes_ = std::min(reply.max_bytes, kMaxMessageBytes);
+  max_bytes_ = std::min(answer_->max_bytes, kMaxMessageBytes);
   const auto slot_bytes = static_cast<std::uint32_t>(sizeof(Header) + max_bytes_);
   receives_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
   sends_ = std::make_unique<Slots>(*memory_, kWindow, slot_bytes);
   if (qp_->state() != fabric::QpState::kReset)
     throw Error(ErrorCode::kUnavailable, "the device of node " + std::to_string(env.node()) +
                                              " has failed during a connect; connect again");
-  qp_->connect(reply.connection);
+  qp_->connect(answer_->connection);
   for (std::uint64_t slot = 0; slot < kWindow; ++slot) free_receives_.push_back(slot);
   post_receives();
 }
@@ -84,27 +83,26 @@ Peer::Peer(Env& env, const std::string& name, NodeId node, Time deadline, Wait w
 Peer::~Peer() = default;
 
 // Asks for the connection once; returns false after `until`.
-bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait, ConnectReply& reply) {
+bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait) {
   ConnectRequest request;
   request.node = env_.node();
   request.incarnation = env_.incarnation();
   request.connection = qp_->address();
   request.datagrams = datagrams_->address();
+  asked_ = inbox;
   datagrams_->recover();
   datagrams_->post_receives();
   datagrams_->send(inbox, bytes_of(request));
-  const auto has_come = [this] { return datagram_.has_value(); };
-  while (wait([&] { return look(has_come); }, until, completions_->watch())) {
-    const auto answer = read<ConnectReply>(datagram_->bytes);
-    const bool is_of_inbox = datagram_->is_from(inbox);
-    datagram_.reset();
-    if (!answer || !is_of_inbox || answer->asked != qp_->qp_num() ||
-        answer->connection.node != node_)
-      continue;
-    reply = *answer;
-    return true;
-  }
-  return false;
+  const auto has_come = [this] { return answer_.has_value(); };
+  return wait([&] { return look(has_come); }, until, completions_->watch());
+}
+
+// A stranger's datagram is dropped, and takes no answer with it that comes at the same time.
+void Peer::take_answer(const Datagram& datagram) {
+  const auto answer = read<ConnectReply>(datagram.bytes);
+  if (answer && datagram.is_from(asked_) && answer->asked == qp_->qp_num() &&
+      answer->connection.node == node_)
+    answer_ = *answer;
 }
 
 // Returns false if some receives are not posted. Without a connection there are none.
@@ -139,7 +137,7 @@ bool Peer::look(FunctionRef<bool()> found) {
 
 void Peer::handle(const fabric::Completion& completion) {
   if ((completion.wr_id & kDatagram) != 0) {
-    if ((completion.wr_id & kSend) == 0) datagram_ = datagrams_->take(completion);
+    if ((completion.wr_id & kSend) == 0) take_answer(datagrams_->take(completion));
     return;
   }
   if (completion.status != fabric::Status::kSuccess) {
@@ -150,6 +148,7 @@ void Peer::handle(const fabric::Completion& completion) {
     slots_[(completion.wr_id & ~kSend) % kWindow].sending = false;
     return;
   }
+  if (completion.wr_id >= kWindow) return;
   std::string data;
   const auto header = read_message(env_, *receives_, completion.wr_id, completion.byte_count, data);
   if (header) {

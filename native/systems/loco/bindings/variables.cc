@@ -83,11 +83,14 @@ std::vector<Time> barrier_wait(Channels<TasksBarrier>& self) {
 }
 
 /// Waits until the writes of the caller to `peer` are placed. Unlike a thread fence it asks no
-/// other node, so another node's failure does not end the call.
+/// other node, so another node's failure does not end the call. What it reports, no later fence
+/// reports again.
 void place(Caller& me, NodeId peer) {
   AckKey key;
-  me.mark(peer, key);
-  finish(key);
+  static_cast<void>(me.mark(peer, key));
+  const fabric::Status waited = key.wait(), lost = me.fence_pair(peer);
+  if (lost != fabric::Status::kSuccess) throw_failed(peer, lost);
+  if (waited != fabric::Status::kSuccess) throw_failed(peer, waited);
 }
 
 /// Returns the bytes that `post(block)` fetches into the block.
