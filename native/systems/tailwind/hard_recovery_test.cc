@@ -196,6 +196,28 @@ TEST(TailwindHardRecoverySim, AFullLogIsSharedByHeirsThatHaveTheRoomTogether) {
   }
 }
 
+// A log has more old versions than an heir has memory for, or its backups' disks time.
+TEST(TailwindHardRecoverySim, HeirsStoreFewVersionsThatLaterOnesReplace) {
+  constexpr int kKeys = 10, kWrites = 600, kBytes = 3000;
+  const Options options = small_options("sim", Replication::kTailwind);
+  SimCluster cluster(runtime::sim_options(options.servers + 2));
+  std::uint64_t stored = 0;
+  run_store(cluster, options, 100 * kMillisecond, [&](Env&, Client& client, OpenStore& store) {
+    const std::uint64_t table = client.create_table("first", {0});
+    for (int number = 0; number < kWrites; ++number)
+      client.write(table, bytes_of(name_of_object(number % kKeys)),
+                   bytes_of(std::to_string(number) + std::string(kBytes, 'v')));
+    cluster.kill(0);
+    for (int key = 0; key < kKeys; ++key) {
+      const Result found = client.read(table, bytes_of(name_of_object(key)));
+      EXPECT_EQ(text_of(found.value).substr(0, 3), std::to_string(kWrites - kKeys + key));
+    }
+    for (NodeId node = 1; node < options.servers; ++node)
+      stored += store.servers[node]->log().used_bytes();
+  });
+  EXPECT_LT(stored, kWrites * kBytes / 4);
+}
+
 TEST(TailwindHardRecoverySim, ALogThatFitsNowhereDoesNotStopTheOthers) {
   const Crowded crowded = with_logs_used_to(75);
   EXPECT_FALSE(crowded.is_recovered);

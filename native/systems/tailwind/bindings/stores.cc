@@ -14,6 +14,7 @@
 #include "bindings/program/waiting_method.h"
 #include "systems/tailwind/client/client.h"
 #include "systems/tailwind/coordinator/coordinator.h"
+#include "systems/tailwind/rpc/background.h"
 #include "systems/tailwind/server.h"
 
 namespace pyrdma::tailwind::bindings {
@@ -111,9 +112,11 @@ class StoreNode {
   }
   void spawn(const std::function<void()>& run) {
     runs_.store(true, std::memory_order_release);
-    // The flag falls with the thread's function, which may be killed before it runs.
-    thread_ = env_.spawn("tailwind/dispatch",
-                         [run, flag = std::make_shared<HeldFlag>(&runs_)] { run(); });
+    // The flag falls with the thread's function, which may be killed before it runs. The caller has
+    // made the other threads, a coordinator's are three, and has a core of its own.
+    thread_ = env_.spawn(
+        "tailwind/dispatch", [run, flag = std::make_shared<HeldFlag>(&runs_)] { run(); },
+        core_beside(env_, options_.workers + 3));
   }
   void end() {
     is_over_.store(true, std::memory_order_release);

@@ -25,9 +25,11 @@ Coordinator::Coordinator(Env& env, const Options& options, Bugs bugs)
       }) {
   for (const ListedServer& server : view_->servers)
     if (server.state == ServerState::kDead) note_dead(server.id);
-  members_thread_ = env_.spawn("tailwind/members", [this] { run_thread(&Coordinator::members); });
-  recovery_thread_ =
-      env_.spawn("tailwind/recovery", [this] { run_thread(&Coordinator::recoveries_loop); });
+  members_thread_ = env_.spawn(
+      "tailwind/members", [this] { run_thread(&Coordinator::members); }, core_beside(env, 1));
+  recovery_thread_ = env_.spawn(
+      "tailwind/recovery", [this] { run_thread(&Coordinator::recoveries_loop); },
+      core_beside(env, 2));
 }
 
 // The threads may wait for answers, which only the dispatch thread takes.

@@ -60,6 +60,10 @@ FoundLog salvage_log(const std::vector<FoundReplica>& replicas) {
   std::map<std::uint64_t, const FoundReplica*> best;
   std::set<std::uint64_t> missing;  // that a digest names, and nobody has
   for (const FoundReplica& replica : replicas) {
+    if (replica.valid == 0) {  // damaged from its first bytes on
+      missing.insert(replica.segment);
+      continue;
+    }
     const FoundReplica*& known = best[replica.segment];
     if (known == nullptr || order(*known) < order(replica)) known = &replica;
     if (replica.digest) missing.insert(replica.digest->begin(), replica.digest->end());

@@ -53,6 +53,16 @@ TEST(TailwindSalvage, TakesSegmentsThatNoDigestNames) {
   EXPECT_EQ(log.lost, "segments 1, 2, and what came behind segment 4");
 }
 
+// A bit that flips at the beginning of a saved buffer leaves nothing of it, and a recovery that
+// asked for it would fail again and again.
+TEST(TailwindSalvage, LeavesOutReplicasWithoutAValidByte) {
+  const FoundLog log = salvage_log({replica(0, 1, true, 900), replica(0, 2, false, 0)});
+  ASSERT_EQ(log.parts.size(), 1U);
+  EXPECT_EQ(log.parts[0].segment, 1U);
+  EXPECT_EQ(log.lost, "segments 2, and what came behind segment 1");
+  EXPECT_TRUE(salvage_log({replica(0, 2, false, 0)}).parts.empty());
+}
+
 TEST(TailwindSalvage, SaysThatNothingIsLeft) {
   const FoundLog log = salvage_log({});
   EXPECT_TRUE(log.parts.empty());

@@ -44,17 +44,19 @@ void RecoveryMaster::ask(const RecoverRequest& work, const Fetch& fetch) {
                   });
 }
 
+// The newest part first: the log then gets few versions that a later part replaces. In the order of
+// the log it would get all of them, more than its memory and the disks of its backups may take.
 bool RecoveryMaster::run(const RecoverRequest& work, RecoverAnswer& answer) {
-  std::size_t next = 0;
+  std::size_t left = work.parts.size();
   std::uint32_t under_way = 0;
-  while (next < work.parts.size() || under_way != 0) {
-    while (under_way < kUnderWay && next < work.parts.size()) {
-      const RecoverRequest::Part& part = work.parts[next++];
+  while (left != 0 || under_way != 0) {
+    while (under_way < kUnderWay && left != 0) {
+      const RecoverRequest::Part& part = work.parts[--left];
       if (part.backups.empty()) {
         answer.lost_segment = part.segment;
         return false;
       }
-      ask(work, {&part, next % part.backups.size(), 0});
+      ask(work, {&part, (left + 1) % part.backups.size(), 0});
       ++under_way;
     }
     worker_.wait([&] { return shared_->count.load(std::memory_order_acquire) != 0; }, kForever,

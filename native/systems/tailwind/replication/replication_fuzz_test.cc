@@ -9,7 +9,8 @@ namespace {
 
 TEST(TailwindReplicationFuzz, WhatIsCommittedIsFoundWheneverThePrimaryDies) {
   std::uint64_t segments = 0;
-  int losses = 0, stale_returns = 0, cleanings = 0, compactions = 0, compacted_reads = 0;
+  int losses = 0, replica_losses = 0, stale_returns = 0, cleanings = 0, compactions = 0,
+      compacted_reads = 0;
   const std::uint64_t seeds = fuzz::kSlowed ? 10 : 100 * fuzz::search_factor();
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     ReplicationModel model(seed, {});
@@ -17,6 +18,7 @@ TEST(TailwindReplicationFuzz, WhatIsCommittedIsFoundWheneverThePrimaryDies) {
     ASSERT_TRUE(model.settles()) << "seed " << seed;
     segments += model.segments();
     losses += model.losses;
+    replica_losses += model.replica_losses;
     stale_returns += model.stale_returns;
     cleanings += model.cleanings;
     compactions += model.compactions;
@@ -24,6 +26,7 @@ TEST(TailwindReplicationFuzz, WhatIsCommittedIsFoundWheneverThePrimaryDies) {
   }
   EXPECT_GT(segments, seeds * 10);
   EXPECT_GT(losses, static_cast<int>(seeds) * 5);
+  EXPECT_GT(replica_losses, static_cast<int>(seeds) * 5);
   EXPECT_GT(stale_returns, static_cast<int>(seeds) * 100);
   EXPECT_GT(cleanings, static_cast<int>(seeds));
   EXPECT_GT(compactions, static_cast<int>(seeds) * 10);

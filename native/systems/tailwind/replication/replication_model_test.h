@@ -1,7 +1,7 @@
 // Test helper: the order of requests and the choice of replicas, as a model: backups die and come
-// back with what they had, requests arrive in any order, a cleaner moves what segments have to
-// others and compacts segments. After each turn the primary dies for a moment: what is committed
-// must be found, and what was freed must not be used.
+// back with what they had, or lose a single replica, requests arrive in any order, a cleaner moves
+// what segments have to others and compacts segments. After each turn the primary dies for a
+// moment: what is committed must be found, and what was freed must not be used.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "systems/tailwind/recovery/find_log.h"
+#include "systems/tailwind/replication/model_parts_test.h"
 #include "systems/tailwind/replication/replicated_log.h"
 #include "systems/tailwind/rpc/messages.h"
 
@@ -44,6 +45,7 @@ class ReplicationModel : public ReplicaRequests {
   /// Ends all faults: everything must be committed.
   bool settles() {
     while (!undetected_.empty()) detect();
+    report_damaged();
     alive_.assign(kBackups, true);
     for (int turn = 0; turn < 10'000; ++turn) {
       clean();
@@ -55,7 +57,8 @@ class ReplicationModel : public ReplicaRequests {
     return log_.committed(head_) == ends_[head_] && !log_.is_mending() && !cleaning_;
   }
   std::uint64_t segments() const { return head_; }
-  int losses = 0, stale_returns = 0, cleanings = 0, compactions = 0, compacted_reads = 0;
+  int losses = 0, replica_losses = 0, stale_returns = 0, cleanings = 0, compactions = 0,
+      compacted_reads = 0;
 
   NodeId open(ReplicaId id, std::uint64_t version, std::uint32_t bytes, bool is_copy) override {
     std::vector<NodeId> free;
@@ -69,16 +72,17 @@ class ReplicationModel : public ReplicaRequests {
     const NodeId backup = free[rng_.below(free.size())];
     pending_.push_back({Request::Kind::kOpen, id, backup, version, bytes, is_copy});
     pending_.back().generation = lengths_[id.segment].size();
+    pending_.back().attempt = attempts_[id] = ++newest_attempt_;
     return backup;
   }
   void write(ReplicaId id, std::uint32_t /*from*/, std::uint32_t to) override {
-    pending_.push_back({Request::Kind::kWrite, id, log_.backup(id), 0, to, false});
+    ask({Request::Kind::kWrite, id, log_.backup(id), 0, to, false});
   }
   void set_version(ReplicaId id, std::uint64_t version) override {
-    pending_.push_back({Request::Kind::kVersion, id, log_.backup(id), version, 0, false});
+    ask({Request::Kind::kVersion, id, log_.backup(id), version, 0, false});
   }
   void close(ReplicaId id) override {
-    pending_.push_back({Request::Kind::kClose, id, log_.backup(id), 0, 0, false});
+    ask({Request::Kind::kClose, id, log_.backup(id), 0, 0, false});
   }
   void ask_coordinator(std::uint64_t segment, std::uint64_t version) override {
     pending_.push_back({Request::Kind::kCoordinator, {segment, 0}, kNoBackup, version, 0, false});
@@ -86,39 +90,19 @@ class ReplicationModel : public ReplicaRequests {
   void free(std::uint64_t segment) override {
     for (std::uint32_t index = 0; index < kReplicas; ++index) {
       const NodeId backup = log_.backup({segment, index});
-      if (backup != kNoBackup)
-        pending_.push_back({Request::Kind::kFree, {segment, index}, backup, 0, 0, false});
+      if (backup != kNoBackup) ask({Request::Kind::kFree, {segment, index}, backup, 0, 0, false});
     }
     freed_.insert(segment);
     ends_.erase(segment);
   }
 
  private:
-  struct Request {
-    enum class Kind : std::uint8_t { kOpen, kWrite, kVersion, kClose, kCoordinator, kFree } kind;
-    ReplicaId id;
-    NodeId backup;
-    std::uint64_t version;
-    std::uint32_t to;
-    bool is_copy;
-    bool is_refused = false;
-    std::size_t generation = 0;  // of the segment's bytes: it counts compactions
-  };
-  struct Held {
-    std::uint64_t version = 0;
-    bool is_copy = false, is_closed = false;
-    std::uint32_t bytes = 0;
-    std::size_t generation = 0;
-  };
-  /// A job of the cleaner.
-  struct Cleaning {
-    std::vector<std::uint64_t> cleaned, survivors;
-    bool has_moved = false;  // all that is of use
-    Position end_of_work;
-    bool has_begun = false;  // a head behind the survivors is there
-    bool is_listed = false;  // later digests have the survivors
-  };
-
+  using Request = ModelRequest;
+  using Cleaning = ModelCleaning;
+  void ask(Request request) {
+    request.attempt = attempts_[request.id];
+    pending_.push_back(request);
+  }
   void begin() {
     log_.begin(++newest_, kFirst);
     ends_[newest_] = kFirst;
@@ -229,6 +213,7 @@ class ReplicationModel : public ReplicaRequests {
         begin_cleaning();
       return;
     }
+    if (has_losses_ && rng_.below(12) == 0) return rng_.below(2) == 0 ? damage() : report_damaged();
     switch (rng_.below(12)) {
       case 0:
       case 1:
@@ -259,11 +244,41 @@ class ReplicationModel : public ReplicaRequests {
   void kill() {
     const NodeId backup = static_cast<NodeId>(rng_.below(kBackups));
     // Fewer than kReplicas die at a time, until the log is whole again.
-    if (!has_losses_ || !alive_[backup] || !undetected_.empty() || log_.is_mending()) return;
+    if (!alive_[backup] || !may_lose()) return;
     alive_[backup] = false;
     undetected_.insert(backup);
     ++losses;
     end_requests(backup);
+  }
+  bool may_lose() { return has_losses_ && undetected_.empty() && !damaged_ && !log_.is_mending(); }
+  /// A backup that lives has a replica no more, or not whole.
+  void damage() {
+    const NodeId backup = static_cast<NodeId>(rng_.below(kBackups));
+    auto& mine = held_[backup].replicas;
+    if (!alive_[backup] || mine.empty() || !may_lose()) return;
+    const auto chosen = std::next(mine.begin(), static_cast<int>(rng_.below(mine.size())));
+    for (std::uint32_t index = 0; index < kReplicas && ends_.contains(chosen->first); ++index) {
+      const ReplicaId id{chosen->first, index};
+      if (log_.backup(id) != backup || attempts_[id] != chosen->second.attempt) continue;
+      damaged_ = id;
+      ++replica_losses;
+      mine.erase(chosen);
+      return;
+    }
+  }
+  /// The backup has found it: PrimaryLog::damaged().
+  void report_damaged() {
+    if (!damaged_) return;
+    const ReplicaId id = *damaged_;
+    if (ends_.contains(id.segment) && log_.backup(id) != kNoBackup) return lose(id);
+    damaged_.reset();
+  }
+  /// As PrimaryLog::lose().
+  void lose(ReplicaId id) {
+    if (damaged_ == id) damaged_.reset();
+    ask({Request::Kind::kFree, id, log_.backup(id), 0, 0, false});
+    attempts_[id] = 0;
+    log_.lost(id);
   }
   void detect() {
     const NodeId backup = *undetected_.begin();
@@ -286,36 +301,23 @@ class ReplicationModel : public ReplicaRequests {
       known_[id.segment] = std::max(known_[id.segment], request.version);
       return answers_.push_back(request);
     }
-    auto& mine = held_[request.backup];
-    if (request.kind == Request::Kind::kOpen) {
-      request.is_refused = rng_.below(10) == 0;
-      if (!request.is_refused)
-        mine[id.segment] = {request.version, request.is_copy, false, request.to,
-                            request.generation};
-      return answers_.push_back(request);
+    ModelBackup& backup = held_[request.backup];
+    const bool is_open = request.kind == Request::Kind::kOpen;
+    request.is_refused = is_open && rng_.below(10) == 0;
+    const bool may_forget = !is_open && request.kind != Request::Kind::kFree && may_lose();
+    if (may_forget && backup.has(id.segment, request.attempt) && rng_.below(60) == 0) {
+      request.is_refused = true;
+      ++replica_losses;
     }
-    const auto found = mine.find(id.segment);
-    if (found == mine.end()) return;
-    Held& held = found->second;
-    switch (request.kind) {
-      case Request::Kind::kWrite:
-        held.bytes = request.to;
-        break;
-      case Request::Kind::kVersion:
-        held.version = request.version;
-        held.is_copy = false;
-        break;
-      case Request::Kind::kFree:
-        mine.erase(found);
-        return;
-      default:
-        held.is_closed = true;
-    }
-    answers_.push_back(request);
+    if (backup.take(request)) answers_.push_back(request);
   }
   void answer() {
     const Request request = answers_.front();
     answers_.pop_front();
+    if (request.kind != Request::Kind::kCoordinator) {
+      if (request.attempt != attempts_[request.id]) return;
+      if (request.is_refused && request.kind != Request::Kind::kOpen) return lose(request.id);
+    }
     switch (request.kind) {
       case Request::Kind::kOpen:
         return request.is_refused ? log_.refused(request.id) : log_.opened(request.id);
@@ -355,7 +357,7 @@ class ReplicationModel : public ReplicaRequests {
     std::vector<FoundReplica> found;
     for (NodeId backup = 0; backup < kBackups; ++backup) {
       if (!here[backup]) continue;
-      for (const auto& [number, held] : held_[backup]) {
+      for (const auto& [number, held] : held_[backup].replicas) {
         found.push_back({backup, number, held.version, held.is_closed, held.is_copy, held.bytes,
                          digests_[number]});
         stale_returns += !alive_[backup];
@@ -409,15 +411,10 @@ class ReplicationModel : public ReplicaRequests {
     });
   }
   std::size_t generation_of(const FoundLog::Part& part, const FoundReplica& replica) {
-    return held_[replica.backup].at(part.segment).generation;
+    return held_[replica.backup].replicas.at(part.segment).generation;
   }
   bool is_valid(NodeId backup, std::uint64_t number) {
-    const auto held = held_[backup].find(number);
-    const auto known = known_.find(number);
-    return held != held_[backup].end() &&
-           (held->second.is_closed ||
-            (!held->second.is_copy &&
-             held->second.version >= (known == known_.end() ? 0 : known->second)));
+    return held_[backup].has_valid(number, known_.contains(number) ? known_.at(number) : 0);
   }
 
   bool has_losses_;
@@ -436,11 +433,14 @@ class ReplicationModel : public ReplicaRequests {
   // Segments that together have what one of the chain had; `moved_`: those before the job.
   std::map<std::uint64_t, std::set<std::uint64_t>> holders_, moved_;
   bool has_begun_ = false;
+  std::map<ReplicaId, std::uint64_t> attempts_;  // the newest that the primary knows
+  std::uint64_t newest_attempt_ = 0;
+  std::optional<ReplicaId> damaged_;  // the primary does not know it yet
   std::uint64_t newest_ = 0, head_ = 0;
   Position last_;  // the end of the heads before
   std::vector<bool> alive_ = std::vector<bool>(kBackups, true);
   std::set<NodeId> undetected_;
-  std::map<NodeId, std::map<std::uint64_t, Held>> held_;
+  std::map<NodeId, ModelBackup> held_;
   KnownVersions known_;
   std::vector<Request> pending_;
   std::deque<Request> answers_;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "systems/tailwind/rpc/background.h"
 #include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
@@ -52,8 +53,9 @@ Dispatcher::Dispatcher(Transport& transport, std::uint32_t workers, Serve serve,
   if (count_ == 0) workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, true)));
   for (std::uint32_t i = 0; i < count_; ++i) {
     Worker& worker = *workers_[i];
-    worker.thread_ =
-        env_.spawn("tailwind/worker/" + std::to_string(i), [this, &worker, i] { work(worker, i); });
+    worker.thread_ = env_.spawn(
+        "tailwind/worker/" + std::to_string(i), [this, &worker, i] { work(worker, i); },
+        core_beside(env_, i));
   }
 }
 
@@ -229,8 +231,10 @@ void Dispatcher::hand_out() {
         workers_.push_back(std::unique_ptr<Worker>(new Worker(*this, false)));
         worker = workers_.back().get();
         const auto number = static_cast<std::uint32_t>(workers_.size() - 1);
-        worker->thread_ = env_.spawn("tailwind/worker/" + std::to_string(number),
-                                     [this, worker, number] { work(*worker, number); });
+        worker->thread_ = env_.spawn(
+            "tailwind/worker/" + std::to_string(number),
+            [this, worker, number] { work(*worker, number); },
+            core_beside(env_, number + 1));  // behind background_core()
       }
       start(*worker, std::move(waiting.front()), level);
       waiting.pop_front();
