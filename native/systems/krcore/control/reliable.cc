@@ -385,8 +385,8 @@ void Service::end_left() {
             Vqp* v = place.load(std::memory_order_acquire);
             if (v == nullptr || v->qp != qp.get() || qp->under_way() != 0) continue;
             if (v->to.handle == nullptr || v->transfer.stage != Transfer::kRunning) {
-              leave(*v);
-              if (v->transfer.stage == Transfer::kRunning) v->transfer.fake_done = true;
+              abandon(*v);
+              if (v->transfer.stage == Transfer::kRunning) await_placement(*pool, *v);
             }
           }
         }
