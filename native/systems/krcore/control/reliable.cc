@@ -410,6 +410,9 @@ void Service::end_left() {
       ControlMessage reply;
       ask(peers[i], farewells[i], reply, 20 * kMillisecond, true);
     }
+    // A queue pair that ends takes messages along that have been acknowledged and lie in the queue
+    // of the core, with their buffers.
+    while (!ended.empty() && !has_ended() && !dispatch_all(*pool)) let_pollers_look();
   }
 }
 
