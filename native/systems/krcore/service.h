@@ -139,6 +139,8 @@ class Service {
   CorePool& local_pool() { return pool(env_.core()); }
   void adopt(Vqp& v, PhysicalQp* qp);
   void leave(Vqp& v);
+  void abandon(Vqp& v);
+  void note_placement(Vqp& v);
   Vqp* take_place(const VqpOptions& options);
 
   // vqp/check.cc
@@ -268,8 +270,9 @@ class Service {
 
   // vqp/transfer.cc
   void begin_transfer(CorePool& pool, Vqp& v);
-  void ask_for_dispatch(Vqp& v);
+  void go_another_way(Vqp& v, bool is_another);
   void ask_by_another_way(CorePool& pool, Vqp& v);
+  void await_placement(CorePool& pool, Vqp& v);
   void end_transfer(CorePool& pool, Vqp& v);
   void on_transfer(CorePool& pool, const MessageHeader& header);
   void ask_again(CorePool& pool);

@@ -363,7 +363,7 @@ void Service::vacate(CorePool& own, PhysicalQp& qp) {
   for (const auto& place : table_) {
     Vqp* v = place.load(std::memory_order_acquire);
     if (v == nullptr || v->qp != &qp) continue;
-    if (v->to.handle == nullptr) v->to = {handle, meta, qp.peer()};
+    if (!v->to.is_dynamic()) v->to = {handle, meta, qp.peer()};
     want_transfer(*v, own, std::nullopt, false);
   }
   progress(own);
@@ -384,9 +384,9 @@ void Service::end_left() {
           for (const auto& place : table_) {
             Vqp* v = place.load(std::memory_order_acquire);
             if (v == nullptr || v->qp != qp.get() || qp->under_way() != 0) continue;
-            if (v->to.handle == nullptr || v->transfer.stage != Transfer::kRunning) {
-              leave(*v);
-              if (v->transfer.stage == Transfer::kRunning) v->transfer.fake_done = true;
+            if (!v->to.is_dynamic() || v->transfer.stage != Transfer::kRunning) {
+              abandon(*v);
+              if (v->transfer.stage == Transfer::kRunning) await_placement(*pool, *v);
             }
           }
         }
@@ -410,6 +410,9 @@ void Service::end_left() {
       ControlMessage reply;
       ask(peers[i], farewells[i], reply, 20 * kMillisecond, true);
     }
+    // A queue pair that ends takes messages along that have been acknowledged and lie in the queue
+    // of the core, with their buffers.
+    while (!ended.empty() && !has_ended() && !dispatch_all(*pool)) let_pollers_look();
   }
 }
 

@@ -60,8 +60,9 @@ TEST(KrcoreFuzz, ServicesKeepTheirPropertiesUnderFaults) {
 // vain. 6899: without dynamic connections, an answer found no way while its connection was being
 // made.
 // 10346: a queue pair that had moved to another core was reset while a failure of it was noted.
+// 610: two threads that polled handed each other the lock for which the service's own thread tried.
 TEST(KrcoreFuzz, SeedsThatHaveFoundBugs) {
-  for (const std::uint64_t seed : {5133U, 6653U, 1738U, 6899U, 10346U}) {
+  for (const std::uint64_t seed : {5133U, 6653U, 1738U, 6899U, 10346U, 610U}) {
     const fuzz::Outcome outcome = run(services(), drawn(seed));
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
   }

@@ -78,7 +78,7 @@ bool Service::has_place(Vqp& v) {
   failure_.check();
   {
     const SendLock lock(v);
-    if (v.qp != nullptr || v.to.handle != nullptr) return true;
+    if (v.qp != nullptr || v.to.is_dynamic()) return true;
   }
   return place(v) == ConnectResult::kConnected;
 }

@@ -65,8 +65,7 @@ PhysicalQp* CorePool::next_dynamic(bool also_failed) {
 
 PhysicalQp* CorePool::next_to(NodeId node, const Destination& to) {
   PhysicalQp* best = reliable_to(node);
-  const bool may_be_dynamic = to.handle != nullptr && to.meta.number != 0;
-  return best == nullptr && may_be_dynamic ? next_dynamic() : best;
+  return best == nullptr && to.is_dynamic() ? next_dynamic() : best;
 }
 
 PhysicalQp* CorePool::reliable_to(NodeId node) {

@@ -19,6 +19,8 @@ struct Destination {
   const fabric::AddressHandle* handle = nullptr;
   DctMeta meta;
   NodeId node = fabric::kNoNode;
+  /// A device without dynamic connections has no target.
+  bool is_dynamic() const { return handle != nullptr && meta.number != 0; }
 };
 
 /// What a completion of the physical queue pair tells, in the 64 bits of its wr_id (section 4.4):

@@ -33,6 +33,13 @@ class CompletionRows {
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return end_; }
   CompletionEntry& operator[](std::uint64_t number) { return rows_[number & (places_ - 1)]; }
+  /// Returns the newest row that is ready, or was until its owner took it. Null if it is not known,
+  /// or there was none.
+  const CompletionEntry* newest_ready() {
+    std::uint64_t after = end_;
+    while (after != begin_ && !(*this)[after - 1].is_ready) --after;
+    return after == 0 || end_ - after >= places_ ? nullptr : &(*this)[after - 1];
+  }
   CompletionEntry& front() { return (*this)[begin_]; }
   bool contains(std::uint64_t number) const { return number - begin_ < size(); }
   void pop_front() { ++begin_; }

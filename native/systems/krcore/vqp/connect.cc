@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "fabric/post_rules.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
@@ -111,7 +112,10 @@ void Service::end_app(std::uint64_t app) {
 }
 
 void Service::adopt(Vqp& v, PhysicalQp* qp) {
-  leave(v);
+  if (v.qp != nullptr && v.qp->has_failed)
+    abandon(v);
+  else
+    leave(v);
   if (qp == nullptr) return;
   // A connection ends with the life of its peer: another life knows nothing of it.
   const std::uint32_t life = qp->is_dynamic() ? v.to.meta.incarnation : qp->life;
@@ -127,13 +131,29 @@ void Service::adopt(Vqp& v, PhysicalQp* qp) {
       qp->is_dynamic() ? v.to.meta.number : std::uint64_t{1} << 32 | qp->remote_number;
   const bool is_another = v.way && *v.way != way;
   v.way = way;
-  if (is_another) ask_for_dispatch(v);
+  go_another_way(v, is_another);
   if (!v.announced.empty()) want_answer(*v.pool.load(std::memory_order_relaxed), v);
 }
 
 void Service::leave(Vqp& v) {
   if (v.qp != nullptr) --v.qp->users;
   v.qp = nullptr;
+}
+
+// Leaves a queue pair that no fake request has emptied.
+void Service::abandon(Vqp& v) {
+  if (v.qp != nullptr) note_placement(v);
+  leave(v);
+}
+
+// All requests before have ended, or wait to be posted again. The newest that has completed drained
+// what was before it, if it was no WRITE.
+void Service::note_placement(Vqp& v) {
+  const CompletionEntry* newest = v.completions.newest_ready();
+  const bool is_drained =
+      newest != nullptr && (fabric::is_one_of(newest->opcode, fabric::kReturning) ||
+                            newest->opcode == fabric::Opcode::kSend);
+  if (!is_drained && v.completions.end() != 0) v.placed_at = env_.now() + kMostPlacement;
 }
 
 // Lines 9 to 16: a reliable queue pair if there is one, else the next dynamic one with the metadata
@@ -165,8 +185,9 @@ ConnectResult Service::place(Vqp& v) {
   {
     const SendLock lock(v);
     node = v.node;
-    // Another thread has reset the queue pair: there is nothing to place.
-    if (node == fabric::kNoNode || place_at_once(*lock.pool, v)) return ConnectResult::kConnected;
+    // Another thread has reset the queue pair, or has placed it.
+    if (node == fabric::kNoNode || v.qp != nullptr || place_at_once(*lock.pool, v))
+      return ConnectResult::kConnected;
   }
   return place_after_asking(v, node);
 }
@@ -178,7 +199,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
     want_reliable(v.pool.load(std::memory_order_acquire)->core, node);
     const auto is_placed = [&] {
       const SendLock lock(v);
-      if (v.node == node) adopt(v, lock.pool->reliable_to(node));
+      if (v.node == node && v.qp == nullptr) adopt(v, lock.pool->reliable_to(node));
       return v.qp != nullptr;
     };
     env_.poll_until([&] { return is_placed() || attempts.ended != before || has_ended(); },
@@ -201,7 +222,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
     return ConnectResult::kUnknownNode;
   }
   const SendLock lock(v);
-  if (v.node == node) place_dynamic(*lock.pool, v, to);
+  if (v.node == node && v.qp == nullptr) place_dynamic(*lock.pool, v, to);
   return ConnectResult::kConnected;
 }
 

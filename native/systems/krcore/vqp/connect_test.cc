@@ -122,5 +122,50 @@ TEST(KrcoreConnectSim, QueuesToOneNodeShareAnAttempt) {
   });
 }
 
+// A receiver looks regions of its clients up, by the queue pairs that answer them. The first one
+// finds the node dead, which ends the connection. The others know no other way, and say so.
+TEST(KrcoreConnectSim, AnswersToADeadClientEnd) {
+  constexpr NodeId kServes = 0, kAsks = 1;
+  constexpr int kClients = 3;
+  fabric::sim::SimCluster cluster(without_dynamic(2));
+  fabric::RemoteRegion there;
+  cluster.run([&](Env& env) {
+    Service service(env, small());
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    const fabric::Sge sge = piece(own, 0, 8);
+    const Queue queue = app.create_queue();
+    if (env.node() == kServes) app.bind(queue, 7);
+    if (env.node() == kAsks) there = {own.addr, own.bytes, own.key, kAsks};
+    runtime::node_barrier(env, "up");
+    if (env.node() == kAsks) {
+      for (int i = 0; i < kClients; ++i) {
+        const Queue client = app.create_queue();
+        app.connect(client, kServes, 7);
+        EXPECT_EQ(do_one(app, client, one_sided(fabric::Opcode::kSend, sge, 0, 0)).status,
+                  fabric::Status::kSuccess);
+      }
+      env.sleep_until(kForever);  // it is killed
+    }
+    std::vector<Queue> answers;
+    for (int i = 0; i < kClients; ++i) {
+      const fabric::ReceiveRequest receive{0, &sge, 1};
+      app.post_receive(queue, {&receive, 1});
+      Message message;
+      EXPECT_EQ(app.wait_messages(queue, {&message, 1}, env.now() + kSecond), 1u);
+      answers.push_back(message.reply);
+    }
+    cluster.kill(kAsks);
+    for (const Queue answer : answers) {
+      const Time begin = env.now();
+      const fabric::WorkRequest read =
+          one_sided(fabric::Opcode::kRead, sge, there.addr, there.rkey);
+      EXPECT_NE(do_one(app, answer, read).status, fabric::Status::kSuccess);
+      EXPECT_LT(env.now() - begin, kSecond);
+      env.sleep_until(env.now() + 10 * kMillisecond);  // the connection has gone
+    }
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

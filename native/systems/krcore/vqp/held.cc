@@ -99,6 +99,7 @@ void Service::serve_held(VqpId id, Vqp& v) {
     is_unplaced = v.qp == nullptr && (!v.pending.empty() || !v.announced.empty() ||
                                       v.transfer.stage == Transfer::kRunning);
     is_unchecked = v.unchecked != 0;
+    if (is_unplaced) want_turn(*lock.pool, v);  // it may have come from another core
   }
   // Its physical queue pair is gone, and it has no metadata for a dynamic one.
   if (is_unplaced && place(v) != ConnectResult::kConnected) fail(id);

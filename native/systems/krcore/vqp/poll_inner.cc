@@ -116,9 +116,14 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
         complete(*v, request.entry, status);
       return;
     case Prepared::Kind::kInternal:
-      // Also if it failed: what was before it has ended, or waits to be posted again.
-      if (request.header.kind == MessageKind::kFake && request.ticket == v->transfer.ticket)
+      if (request.header.kind != MessageKind::kFake || request.ticket != v->transfer.ticket) return;
+      // If it failed, what was before it has ended, too, or waits to be posted again.
+      if (status == Status::kSuccess) {
         v->transfer.fake_done = true;
+      } else {
+        note_placement(*v);
+        await_placement(*v->pool.load(std::memory_order_relaxed), *v);
+      }
       return;
     case Prepared::Kind::kFetch:
       request.fetched->store(status == Status::kSuccess ? InboxItem::kReady : InboxItem::kFailed,
@@ -285,8 +290,11 @@ void Service::progress(CorePool& pool) {
     v->is_waiting = false;
     if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
     if (v->transfer.stage == Transfer::kWanted) begin_transfer(pool, *v);
+    if (v->transfer.is_timed) end_transfer(pool, *v);
     flush_pending(pool, *v);
-    if (!v->pending.empty() || v->transfer.stage == Transfer::kWanted) want_turn(pool, *v);
+    if (v->pool.load(std::memory_order_relaxed) == &pool &&
+        (!v->pending.empty() || v->transfer.stage == Transfer::kWanted || v->transfer.is_timed))
+      want_turn(pool, *v);
   }
 }
 

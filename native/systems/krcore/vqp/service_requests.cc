@@ -14,7 +14,7 @@ PhysicalQp* Service::way_to(CorePool& pool, NodeId node, const Destination& to, 
   if (to.meta.incarnation < peers_->life_of(node)) return nullptr;
   PhysicalQp* qp = pool.reliable_to(node);
   if (qp != nullptr && qp->life != to.meta.incarnation) qp = nullptr;
-  const bool has_target = to.handle != nullptr && to.meta.number != 0;
+  const bool has_target = to.is_dynamic();
   if (qp == nullptr && has_target) qp = pool.next_dynamic();
   may_come = qp != nullptr || (has_target && !pool.dynamic.empty()) || is_making(pool, node);
   return qp;

@@ -116,8 +116,10 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
   ++counters_.transfers;
   // One-sided requests alone tell the peer nothing that it could miss.
   transfer.acked = options_.bugs.has(Bug::kTransferWithoutAck) || !v.has_sent_messages;
-  transfer.fake_done = options_.bugs.has(Bug::kTransferWithoutFake) || is_idle;
+  transfer.fake_done = options_.bugs.has(Bug::kTransferWithoutFake);
   if (is_idle) {
+    abandon(v);
+    await_placement(pool, v);
     if (!transfer.acked) ask_by_another_way(pool, v);
     end_transfer(pool, v);
     return;
@@ -146,14 +148,25 @@ void Service::ask_by_another_way(CorePool& pool, Vqp& v) {
   want_answer(pool, v);
 }
 
+// Time stands in for a fake request.
+void Service::await_placement(CorePool& pool, Vqp& v) {
+  v.transfer.is_timed = true;
+  want_turn(pool, v);
+}
+
 // A queue pair that has left its physical one without a transfer, since that has failed or its peer
-// has left it, goes on by another way. Messages of the old way lie with the peer, maybe with
-// another core, and the next ones would overtake them. So it asks by the new way whether all have
-// been dispatched, and what is posted waits meanwhile.
-void Service::ask_for_dispatch(Vqp& v) {
+// has left it, goes on by another way, and what is posted waits until nothing of the old way can be
+// overtaken. Messages may lie with another core of the peer, so it asks by the new way whether all
+// have been dispatched. WRITEs have completed, but the memory may not have them: a READ, an atomic
+// or a message drains only what went by its own queue pair, and no request goes by one that has
+// failed. So it waits as long as a placement may take.
+void Service::go_another_way(Vqp& v, bool is_another) {
   Transfer& transfer = v.transfer;
-  if (!v.has_sent_messages || v.state.load() != VqpState::kConnected ||
-      transfer.stage == Transfer::kRunning || options_.bugs.has(Bug::kTransferWithoutAck))
+  const bool asks =
+      is_another && v.has_sent_messages && !options_.bugs.has(Bug::kTransferWithoutAck);
+  const bool waits = env_.now() < v.placed_at;
+  if ((!asks && !waits) || v.state.load() != VqpState::kConnected ||
+      transfer.stage == Transfer::kRunning)
     return;
   CorePool& pool = *v.pool.load(std::memory_order_relaxed);
   if (transfer.stage == Transfer::kNone) {
@@ -162,13 +175,15 @@ void Service::ask_for_dispatch(Vqp& v) {
   }
   transfer.stage = Transfer::kRunning;
   transfer.ticket = v.next_ticket++;
-  transfer.fake_done = true;
+  transfer.acked = !asks;
   ++counters_.transfers;
-  ask_by_another_way(pool, v);
+  await_placement(pool, v);
+  if (asks) ask_by_another_way(pool, v);
 }
 
 void Service::end_transfer(CorePool& pool, Vqp& v) {
   Transfer& transfer = v.transfer;
+  transfer.fake_done |= transfer.is_timed && env_.now() >= v.placed_at;
   if (!transfer.fake_done || !transfer.acked) return;
   env_.reached("krcore/transferred");
   CorePool& to = *transfer.pool;

@@ -115,11 +115,16 @@ struct Question {
   Time again = 0, interval = 0;
 };
 
+/// How long a WRITE that has completed may be on its way to the memory. The interface names no
+/// bound: this is a hundred times what PCIe takes.
+inline constexpr Time kMostPlacement = 100 * kMicrosecond;
+
 struct Transfer {
   enum Stage : std::uint8_t { kNone, kWanted, kRunning };
   Stage stage = kNone;
   bool is_answer = false;
   bool fake_done = false, acked = false;
+  bool is_timed = false;  // Vqp::placed_at stands in for the fake request
   std::uint64_t ticket = 0;
   Time again = 0, interval = 0;  // when the peer is asked again
   CorePool* pool = nullptr;      // the new one
@@ -145,6 +150,7 @@ class Vqp {
     refusal = fabric::Status::kSuccess;
     to = {};
     way.reset();
+    placed_at = 0;
     unchecked = 0;
     has_sent_messages = false;
     next_announced = 1;
@@ -174,9 +180,11 @@ class Vqp {
   std::optional<std::uint32_t> life;  // of the node to which it is connected
   PhysicalQp* qp = nullptr;
   Destination to;  // for a dynamic connection
-  /// The queue pair or target of the peer to which the latest `qp` leads. Messages by one way arrive
-  /// in order.
+  /// The queue pair or target of the peer to which the latest `qp` leads. Messages by one way
+  /// arrive in order.
   std::optional<std::uint64_t> way;
+  /// When the WRITEs have been placed that went by a queue pair which no fake request has emptied.
+  Time placed_at = 0;
   CompletionRows completions;
   std::deque<Prepared> pending;  // posts that wait for a physical queue pair
   std::uint32_t unchecked = 0;   // the remote key of the oldest, if it must be looked up again
