@@ -171,12 +171,29 @@ Mark Caller::mark_of(Caller& other, NodeId peer, AckKey& key) {
   std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
   if (shared_) lock.lock();
   const fabric::Status lost = lost_by(connection);
+  Mark mark = mark_on(connection, key, lock);
+  mark.change = unheard_change(connection);
+  mark.lost = lost;
+  return mark;
+}
+
+Mark Caller::order_of(Caller& other, NodeId peer, AckKey& key) {
+  const Scope step(env_, scope::mark);
+  std::unique_lock<Mutex> lock(other.posting_, std::defer_lock);
+  if (shared_) lock.lock();
+  return mark_on(*other.connections_[peer], key, lock);
+}
+
+inline Mark Caller::mark_on(Connection& connection, AckKey& key, std::unique_lock<Mutex>& lock) {
   if (connection.last_write > connection.last_flush) {
     env_.reached("fence/mark after a write");
-    other.make_room(1, lock, *this);
+    connection.caller->make_room(1, lock, *this);
     flush(connection, key);
   }
-  return {&connection, connection.last_flush, unheard_change(connection), lost};
+  Mark mark;
+  mark.connection = &connection;
+  mark.position = connection.last_flush;
+  return mark;
 }
 
 fabric::Status Caller::fence_thread() { return fence({&runtime_.callers_[index_], 1}); }

@@ -140,13 +140,16 @@ class Caller {
   fabric::Status fence_pair(NodeId peer) {
     std::unique_lock<Mutex> lock(posting_, std::defer_lock);
     if (shared_) lock.lock();
-    Connection& connection = *connections_[peer];
-    const fabric::Status lost = lost_by(connection);
-    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
-      env_.reached("fence/pair with reads in flight");
-      connection.fence_next = true;
-    }
+    const fabric::Status lost = lost_by(*connections_[peer]);
+    order(*connections_[peer]);
     return lost;
+  }
+  /// Gives the same order to an object's own requests. A loss is reported by the next fence: the
+  /// object's user, whose writes may be among the lost ones, hears nothing of this call.
+  void order_pair(NodeId peer) {
+    std::unique_lock<Mutex> lock(posting_, std::defer_lock);
+    if (shared_) lock.lock();
+    order(*connections_[peer]);
   }
   /// The pair fence of the LOCO paper, which waits. Blocks until this caller's operations on `peer`
   /// have completed; later requests of the same queue pair are placed after them. Returns kFlushed
@@ -160,6 +163,8 @@ class Caller {
   /// The same for the operations of `other`, a caller of this node, which its own thread may use
   /// meanwhile. May wait for room for a request.
   Mark mark_of(Caller& other, NodeId peer, AckKey& key);
+  /// The same for an object's own order, as order_pair(): Mark::reached() alone has a meaning.
+  Mark order_of(Caller& other, NodeId peer, AckKey& key);
   /// Orders this caller's operations on all peers. Waits for the requests in flight. If the last
   /// request to a peer was a write, a read of no bytes places it. Blocks up to a round trip.
   /// Returns the first error of a connection that has lost some of them, or reads in flight.
@@ -246,6 +251,13 @@ class Caller {
       return fabric::Status::kSuccess;
     return hear_of_loss(connection);
   }
+  void order(Connection& connection) {
+    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
+      env_.reached("fence/pair with reads in flight");
+      connection.fence_next = true;
+    }
+  }
+  Mark mark_on(Connection& connection, AckKey& key, std::unique_lock<Mutex>& lock);
   [[gnu::cold]] fabric::Status hear_of_loss(const Connection& connection);
   std::uint64_t unheard_change(const Connection& connection);
   [[gnu::cold]] fabric::Status hear_of_losses(

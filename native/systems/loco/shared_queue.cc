@@ -91,7 +91,7 @@ std::optional<std::uint64_t> SharedQueue::try_take_ticket(Caller& me, AtomicVar&
   const auto* word = words.block.as<std::uint64_t>();
   while (true) {
     words.key = end.load(me, words.block);
-    me.fence_pair(end.host());  // `other` is read later than `end`
+    me.order_pair(end.host());  // `other` is read later than `end`
     words.key.unite(me.read(other.host(), other.at(), 0, words.block.sge(8, 8)));
     finish(words.key, end.host());
     const std::uint64_t ticket = word[0], limit = word[1];

@@ -39,7 +39,7 @@ class WriterTurn {
     std::vector<Mark> placed;
     AckKey key;
     for (const NodeId peer : peers) {
-      if (peer != me.env().node()) placed.push_back(me.mark_of(*last_, peer, key));
+      if (peer != me.env().node()) placed.push_back(me.order_of(*last_, peer, key));
     }
     placed_ = std::move(placed);  // an error above leaves the turn as it was
   }

@@ -86,7 +86,7 @@ std::vector<Time> barrier_wait(Channels<TasksBarrier>& self) {
 /// other node, so another node's failure does not end the call.
 void place(Caller& me, NodeId peer) {
   AckKey key;
-  me.mark(peer, key);
+  me.order_of(me, peer, key);
   finish(key);
 }
 
