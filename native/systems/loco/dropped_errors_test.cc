@@ -1,10 +1,12 @@
-// Errors of work that was dropped, and posts that fail in the middle of a change: an error is heard
-// where the work began, and no other object loses anything by it.
+// Errors of work that was dropped, posts that fail in the middle of a change, and lost writes: an
+// error is heard where the work began, and no other object loses anything by it, or hears it first.
 #include "base/error_test.h"
 #include "runtime/node_barrier.h"
 #include "systems/loco/kvstore/small_store_test.h"
+#include "systems/loco/owned_var.h"
 #include "systems/loco/ring_buffer.h"
 #include "systems/loco/shared_queue.h"
+#include "systems/loco/shared_region.h"
 #include "systems/loco/worlds_test.h"
 
 namespace pyrdma::loco {
@@ -260,6 +262,44 @@ TEST(LocoFullQueues, ARefusedAcknowledgementIsSentLater) {
     }
     node.meet("end");
   });
+}
+
+// Node 0 has lost a write, and nobody has told its callers. An object that gives its own requests
+// an order must not hear of the loss in their place: their next fence fails.
+TEST(LocoLostWrites, AnObjectsOwnOrderTakesNoReportFromTheUser) {
+  for (const bool is_queue : {false, true}) {
+    const NodeId dead = is_queue ? 0 : 2;  // the queue's words are at node 0
+    fabric::sim::SimCluster cluster(sim_options(3));
+    cluster.run([&](Env& env) {
+      ManagerOptions options;
+      options.callers = 2;
+      Manager manager(env, options);
+      SharedRegion region(manager, "region", 8, kReadWrite);
+      OwnedVar<std::uint64_t> var(manager, "var", 1, Updates::kPushed);
+      SharedQueueOf<std::uint64_t> queue(manager, "queue", 4);
+      manager.wait_for_ready();
+      runtime::node_barrier(env, "made", kSecond);
+      if (env.node() == dead) {
+        cluster.kill(dead);
+        env.sleep_until(kForever);
+      }
+      Caller &first = manager.caller(0), &second = manager.caller(1);
+      if (env.node() == 1) {
+        const MemRef word = first.block(8);
+        if (!is_queue) var.push_to(first, 0).wait();
+        AckKey lost = region.write(first, dead, 0, word.sge(8));
+        EXPECT_NE(lost.wait(), fabric::Status::kSuccess);
+        if (is_queue) {
+          EXPECT_EQ(error_code_of([&] { queue.try_push(first, 7); }), ErrorCode::kUnavailable);
+          EXPECT_NE(first.fence_thread(), fabric::Status::kSuccess);
+        } else {
+          EXPECT_EQ(var.push_to(second, 0).wait(), fabric::Status::kSuccess);
+          EXPECT_NE(second.fence_global(), fabric::Status::kSuccess);
+        }
+      }
+      env.sleep_until(env.now() + kSecond);
+    });
+  }
 }
 
 }  // namespace
