@@ -251,9 +251,10 @@ class Caller {
                                fabric::PostResult result);
   void flush(Connection& connection, AckKey& key);
   void fence_next(Connection& connection) {
-    if (connection.completed.load(std::memory_order_acquire) >= connection.last_flush) return;
-    env_.reached("fence/pair with reads in flight");
-    connection.fence_next = true;
+    if (connection.completed.load(std::memory_order_acquire) < connection.last_flush) {
+      env_.reached("fence/pair with reads in flight");
+      connection.fence_next = true;
+    }
   }
   fabric::Status lost_by(const Connection& connection) {
     if (!connection.losses.any()) [[likely]]
