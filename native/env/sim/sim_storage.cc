@@ -125,6 +125,12 @@ void SimStorage::save() {
   for (const auto& [name, file] : names_) file->sync(file->mark());
 }
 
+std::uint64_t SimStorage::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, file] : names_) bytes += file->size();
+  return bytes;
+}
+
 void SimStorage::preserve(const std::string& name, std::span<const std::byte> data) {
   auto file = std::make_shared<DiskFile>(name, pool_);
   file->write(0, data, nullptr, false);

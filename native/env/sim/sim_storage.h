@@ -45,6 +45,10 @@ class SimStorage final : public Storage {
   /// name.
   void preserve(const std::string& name, std::span<const std::byte> data);
 
+  std::size_t files() const { return names_.size(); }
+  /// Of all files together.
+  std::uint64_t bytes() const;
+
  private:
   friend class SimFile;
   using Names = std::map<std::string, std::shared_ptr<DiskFile>, std::less<>>;

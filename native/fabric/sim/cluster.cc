@@ -339,6 +339,11 @@ std::shared_ptr<Timeline> SimCluster::stop_timeline() {
   return std::exchange(s.timeline, nullptr);
 }
 
+DiskUse SimCluster::disk_use(NodeId node) const {
+  const SimStorage& disk = state_->envs.at(node)->disk();
+  return {disk.files(), disk.bytes()};
+}
+
 NicCounters SimCluster::counters(NodeId node, std::uint32_t device) const {
   return state_->fabric.nics.at(std::size_t{device} * nodes() + node)->counters();
 }

@@ -74,6 +74,12 @@ struct NetworkCounters {
   QueueCounters spine;   // of spines towards racks
 };
 
+/// What a node's disk has.
+struct DiskUse {
+  std::size_t files = 0;
+  std::uint64_t bytes = 0;  // of all together
+};
+
 class SimCluster {
  public:
   explicit SimCluster(SimOptions options);
@@ -143,6 +149,7 @@ class SimCluster {
   /// Ends the recording. Returns null when nothing is recorded.
   std::shared_ptr<Timeline> stop_timeline();
   NicCounters counters(NodeId node, std::uint32_t device = 0) const;
+  DiskUse disk_use(NodeId node) const;
   const NetworkCounters& network_counters() const;
   const std::vector<std::string>& trace() const;  // lines of the enabled Env::trace()s
 

@@ -311,9 +311,15 @@ std::vector<std::uint64_t> BackupService::inherited_logs() {
   return logs_of([](const Replica& replica) { return replica.is_inherited; });
 }
 
+std::uint64_t BackupService::replicas(ServerId primary) {
+  return replicas_of(primary.number()).size();
+}
+
 BackupCounters BackupService::counters() {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  BackupCounters counters = counters_;
+  counters.unflushed = unflushed_;
+  return counters;
 }
 
 std::vector<BackupService::Damaged> BackupService::take_damaged() {

@@ -48,13 +48,14 @@
 namespace pyrdma::tailwind {
 
 struct BackupCounters {
-  std::uint64_t opens = 0;    // replicas that were opened
-  std::uint64_t closes = 0;   // replicas that were closed
-  std::uint64_t flushes = 0;  // replicas that were written to disk
-  std::uint64_t refused = 0;  // opens that found no buffer or too much that waits for the disk
-  std::uint64_t bytes = 0;    // of the flushed replicas
-  std::uint64_t zeroed = 0;   // buffers that were made anew
-  std::uint64_t damaged = 0;  // closed replicas that were not whole, and are not on disk
+  std::uint64_t opens = 0;      // replicas that were opened
+  std::uint64_t closes = 0;     // replicas that were closed
+  std::uint64_t flushes = 0;    // replicas that were written to disk
+  std::uint64_t refused = 0;    // opens that found no buffer or too much that waits for the disk
+  std::uint64_t bytes = 0;      // of the flushed replicas
+  std::uint64_t zeroed = 0;     // buffers that were made anew
+  std::uint64_t damaged = 0;    // closed replicas that were not whole, and are not on disk
+  std::uint64_t unflushed = 0;  // replicas that are in buffers now
 };
 
 class BackupService {
@@ -124,6 +125,8 @@ class BackupService {
   std::vector<std::uint64_t> logs();
   /// Those of which it has replicas that were here when the service began.
   std::vector<std::uint64_t> inherited_logs();
+  /// How many replicas of that log it has.
+  std::uint64_t replicas(ServerId primary);
   BackupCounters counters();
   /// Damaged files, and what the disk cannot take now.
   std::vector<std::string> problems();

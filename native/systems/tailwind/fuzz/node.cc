@@ -258,10 +258,11 @@ class Fate {
     const fuzz::Outcome& sum = world_.outcome;
     if (sum.begun == 0 || world_.cluster->faults_are_on()) return;
     const Time now = world_.cluster->now();
-    const std::uint64_t progress = sum.begun + sum.ok + sum.fail + steps_to_rest();
-    const bool is_over = patience_.is_over(now, progress);
+    const std::uint64_t progress = sum.begun + sum.ok + sum.fail;
+    const Time work = world_.disk_work();
+    const bool is_over = patience_.is_over(now, progress, work);
     // What is lost does not come again.
-    const bool is_lost_over = lost_patience_.is_over(now, progress) && is_lost();
+    const bool is_lost_over = lost_patience_.is_over(now, progress, work) && is_lost();
     if (world_.reads_all && is_over) return give_up();
     if (world_.reads_all) return;
     const bool is_complete = world_.all_done() && world_.is_whole() && world_.garbage().empty();
@@ -278,21 +279,7 @@ class Fate {
     }
   }
 
-  /// The most steps on the way to rest that were reached at once since the last crash. Who has
-  /// died reads its disk, is listed, is recovered, and others replicate their logs again: each
-  /// takes time of its own. A store that falls back gains nothing by the same step again.
-  std::uint64_t steps_to_rest() {
-    std::uint64_t steps = 0;
-    for (const bool is_reached : {world_.down.empty(), world_.has_all_servers(),
-                                  world_.unsettled() == 0, world_.is_whole()}) {
-      if (!is_reached) break;
-      ++steps;
-    }
-    return most_steps_ = std::max(most_steps_, steps);
-  }
-
   void renew(Time now) {
-    most_steps_ = 0;
     patience_.renew(now);
     lost_patience_.renew(now);
   }
@@ -313,7 +300,6 @@ class Fate {
   Rng rng_;
   fuzz::Patience patience_{world_.options.recovery_limit};
   fuzz::Patience lost_patience_{world_.options.recovery_limit / 4};
-  std::uint64_t most_steps_ = 0;
   bool has_crashed_ = false;
 };
 

@@ -100,7 +100,10 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   World world(options, outcome, phase);
   world.bugs = Bugs::named(options.mutation);
   options.faults.coordinator = world.shape.store.coordinator;
-  sim::SimOptions simulation = fuzz::simulation_of(options, 4 * options.recovery_limit);
+  // Large values fill a segment with few operations, and the cleaner moves what is left of others.
+  // Who stands still is found before: see Fate::watch().
+  const Time slack = 4 * options.recovery_limit + options.operations * world.flush_time();
+  sim::SimOptions simulation = fuzz::simulation_of(options, slack);
   // The scenario itself ends nodes, so that it knows what the store must survive. The simulator
   // only sees that there are faults.
   constexpr double kNever = 1e-6;

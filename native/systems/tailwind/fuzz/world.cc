@@ -222,8 +222,16 @@ void World::note(Server& server) {
   life.is_whole = server.log().is_whole() && life.epoch == epoch;
   life.epoch = epoch;
   life.is_serving = server.is_serving();
+  life.unflushed = server.backup().counters().unflushed;
+  life.of_ended.clear();
+  for (const auto& [id, other] : lives)
+    if (other.has_ended && !other.is_settled) life.of_ended[id] = server.backup().replicas(id);
   life.logs = server.backup().logs();
   life.inherited_logs = server.backup().inherited_logs();
+  life.to_replace = 0;
+  for (const std::uint64_t log : life.inherited_logs)
+    if (view.is_up(ServerId::of(log)))
+      life.to_replace += server.backup().replicas(ServerId::of(log));
   settle();
 }
 
@@ -297,6 +305,37 @@ bool World::is_whole() const {
          std::ranges::all_of(view.servers, [](const ListedServer& server) {
            return server.state == ServerState::kUp;
          });
+}
+
+Time World::flush_time() const {
+  // The most requests of the disk that Frames::write() needs.
+  constexpr double kWrites = 5, kSyncs = 3;
+  const fabric::sim::SimProfile& profile = options.profile;
+  return static_cast<Time>((kWrites * profile.storage_write_us + kSyncs * profile.storage_sync_us) *
+                               kMicrosecond +
+                           8.0 / profile.storage_rate_gbps * shape.store.segment_bytes);
+}
+
+Time World::disk_work() const {
+  // The most requests of the disk that BackupService needs for a file.
+  constexpr double kReads = 4;
+  const double request = options.profile.storage_write_us * kMicrosecond;
+  const double byte = 8 / options.profile.storage_rate_gbps;
+  const double read = kReads * request + byte * shape.store.segment_bytes;
+  const auto write = static_cast<double>(flush_time());
+  std::vector<double> works(shape.store.servers);
+  for (NodeId node = 0; node < shape.store.servers; ++node) {
+    const auto [files, bytes] = cluster->disk_use(node);
+    works[node] = kReads * request * static_cast<double>(files) + byte * static_cast<double>(bytes);
+  }
+  for (const auto& [id, life] : lives) {
+    if (life.has_ended || !life.is_serving) continue;
+    works[id.node] = write * static_cast<double>(life.unflushed + life.to_replace);
+    for (const auto& [ended, replicas] : life.of_ended)
+      if (!lives.at(ended).is_settled)
+        works[id.node] += (read + write) * static_cast<double>(replicas);
+  }
+  return static_cast<Time>(std::ranges::max(works));
 }
 
 std::string World::garbage() const {

@@ -88,6 +88,13 @@ struct World {
   /// Replicas of logs that nobody needs.
   std::string garbage() const;
   bool all_done() const;
+  /// What a disk takes for one replica.
+  Time flush_time() const;
+  /// What the slowest disk takes, at the profile's rate, for what the store has to do before it is
+  /// whole: who begins again reads all that it has; replicas of a dead log are read, and what they
+  /// had is written to those of the heirs; primaries make the replicas anew that an earlier life of
+  /// a node had; and replicas in buffers are written before others may be opened.
+  Time disk_work() const;
   /// More servers have died than the store survives: data may be gone, and then they are not
   /// served.
   bool may_lose = false;
@@ -125,7 +132,11 @@ struct World {
     bool has_ended = false, is_settled = false, is_saved = false;
     bool is_serving = false, is_whole = false;
     std::uint64_t epoch = 0;
-    std::vector<std::uint64_t> logs;            // of which it has replicas
+    // Replicas in its buffers, and those of servers that have ended, by server.
+    std::uint64_t unflushed = 0;
+    std::map<ServerId, std::uint64_t> of_ended;
+    std::uint64_t to_replace = 0;     // replicas of earlier lives, which their primaries make anew
+    std::vector<std::uint64_t> logs;  // of which it has replicas
     std::vector<std::uint64_t> inherited_logs;  // and has had them when it began
   };
   std::map<ServerId, Life> lives;
