@@ -191,6 +191,7 @@ class Service {
                    std::uint32_t pieces) const;
   void refuse_held(Vqp& v, fabric::Status status);
   void serve_held(VqpId id, Vqp& v);
+  void fail_unplaced(NodeId node);
   void look_up_held(Vqp& v);
   void want_turn(CorePool& pool, Vqp& v);
   void want_answer(CorePool& pool, Vqp& v);

@@ -167,5 +167,45 @@ TEST(KrcoreConnectSim, AnswersToADeadClientEnd) {
   });
 }
 
+// One thread has READs under way to a dead node by many queue pairs, and to one that lives. It asks
+// for a connection to the dead one once.
+TEST(KrcoreConnectSim, ADeadNodeIsAskedOnceForAllThatWait) {
+  constexpr int kToDead = 65;
+  constexpr NodeId kDead = 2, kLives = 1;
+  fabric::sim::SimCluster cluster(without_dynamic(3));
+  fabric::RemoteRegion regions[3];
+  bool is_over = false;
+  cluster.run([&](Env& env) {
+    Options options = small();
+    options.lease = 10 * kSecond;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    regions[env.node()] = {own.addr, own.bytes, own.key, env.node()};
+    runtime::node_barrier(env, "up");
+    if (env.node() != 0) {
+      while (!is_over) env.sleep_until(env.now() + kMillisecond);
+      return;
+    }
+    const fabric::Sge sge = piece(own, 0, 8);
+    std::vector<App::Post> posts;
+    for (int i = 0; i <= kToDead; ++i) {
+      const fabric::RemoteRegion& to = regions[i == kToDead ? kLives : kDead];
+      const Queue queue = app.create_queue();
+      app.connect(queue, to.node, 7);
+      posts.push_back({queue, one_sided(fabric::Opcode::kRead, sge, to.addr, to.rkey)});
+      EXPECT_EQ(do_one(app, queue, posts.back().request).status, fabric::Status::kSuccess);
+    }
+    cluster.kill(kDead);
+    const Time begin = env.now();
+    EXPECT_EQ(app.push(posts), posts.size());
+    app.wait_each(posts);
+    EXPECT_LT(env.now() - begin, kSecond);
+    for (const App::Post& post : posts)
+      EXPECT_EQ(service.state(post.queue) == VqpState::kConnected, &post == &posts.back());
+    is_over = true;
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

@@ -94,16 +94,34 @@ void Service::flush_pending(CorePool& pool, Vqp& v) {
 // Asks others for what held requests need. The calls of their owner alone may wait for that.
 void Service::serve_held(VqpId id, Vqp& v) {
   bool is_unplaced = false, is_unchecked = false;
+  NodeId node = fabric::kNoNode;
   {
     const SendLock lock(v);
+    node = v.node;
     is_unplaced = v.qp == nullptr && (!v.pending.empty() || !v.announced.empty() ||
                                       v.transfer.stage == Transfer::kRunning);
     is_unchecked = v.unchecked != 0;
     if (is_unplaced) want_turn(*lock.pool, v);  // it may have come from another core
   }
   // Its physical queue pair is gone, and it has no metadata for a dynamic one.
-  if (is_unplaced && place(v) != ConnectResult::kConnected) fail(id);
+  if (is_unplaced && place(v) != ConnectResult::kConnected) {
+    fail(id);
+    fail_unplaced(node);
+  }
   if (is_unchecked) look_up_held(v);
+}
+
+// The node has not answered this thread, which may have more queue pairs to it: each would ask
+// again, for as long, while those to others wait.
+void Service::fail_unplaced(NodeId node) {
+  const std::lock_guard<Mutex> table(table_mutex_);
+  for (const auto& place : table_) {
+    Vqp* v = place.load(std::memory_order_acquire);
+    if (v == nullptr || v->node != node) continue;
+    const SendLock lock(*v);
+    if (v->node == node && v->qp == nullptr && !v->to.is_dynamic() && !v->pending.empty())
+      fail_vqp(*v);
+  }
 }
 
 void Service::look_up_held(Vqp& v) {
