@@ -18,11 +18,24 @@ py::object cancelled_class() { return py::module_::import("pyrdma.errors").attr(
 CallingTask calling(Task& task) { return {task.shared_from_this()}; }
 
 namespace {
-thread_local Task* task_here = nullptr;
+// The Python thread that runs a task's code keeps it, in the dictionary that each of them has.
+constexpr const char* kTaskHere = "pyrdma task";
+Task* task_here() {
+  PyObject* const address = PyDict_GetItemString(PyThreadState_GetDict(), kTaskHere);
+  return address != nullptr ? static_cast<Task*>(PyLong_AsVoidPtr(address)) : nullptr;
 }
-CallingTask running_here() { return task_here != nullptr ? calling(*task_here) : CallingTask(); }
-RunsHere::RunsHere(Task& task) : before_(std::exchange(task_here, &task)) {}
-RunsHere::~RunsHere() { task_here = before_; }
+void put_here(Task* task) {
+  const auto address = py::reinterpret_steal<py::object>(PyLong_FromVoidPtr(task));
+  if (PyDict_SetItemString(PyThreadState_GetDict(), kTaskHere, address.ptr()) != 0) PyErr_Clear();
+}
+}  // namespace
+
+CallingTask running_here() {
+  Task* const task = task_here();
+  return task != nullptr ? calling(*task) : CallingTask();
+}
+RunsHere::RunsHere(Task& task) : before_(task_here()) { put_here(&task); }
+RunsHere::~RunsHere() { put_here(before_); }
 
 // ---- operations ----
 
