@@ -200,7 +200,9 @@ class ConnectionSearch {
     const std::uint64_t count = *reinterpret_cast<std::uint64_t*>(counter_->data()) - kFirstCount;
     EXPECT_GE(count, added);
     EXPECT_LE(count, may_add) << "an atomic took effect twice";
-    if (reliable_) EXPECT_GE(arrived_.size(), announced) << "a message did not arrive";
+    if (reliable_) {
+      EXPECT_GE(arrived_.size(), announced) << "a message did not arrive";
+    }
     check_arrivals();
   }
 

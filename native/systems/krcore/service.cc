@@ -36,7 +36,7 @@ Service::Service(Env& env, const Options& options)
   max_message_ = able.max_message;
   max_inline_ = able.max_inline < sizeof(MessageHeader)
                     ? 0
-                    : std::min(able.max_inline, kMostInline) - sizeof(MessageHeader);
+                    : std::min(able.max_inline, kMostInline) - std::uint32_t{sizeof(MessageHeader)};
   if (!able.ud || !able.srq || !able.rc) {
     throw Error(ErrorCode::kUnavailable,
                 "krcore: device '" + env.device().name() +

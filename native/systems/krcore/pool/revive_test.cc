@@ -45,7 +45,9 @@ TEST_P(KrcoreRevive, QueuePairsFailBesideTheEndsOfTheirUsers) {
       if (draw / 8 % 4 == 0) service.break_physical(queue);
       fabric::Completion done;
       done.status = fabric::Status::kGeneral;
-      if (draw / 32 % 2 == 0) EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + 10 * kSecond), 1U);
+      if (draw / 32 % 2 == 0) {
+        EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + 10 * kSecond), 1U);
+      }
       app.destroy(queue);
       return done.status;
     };
