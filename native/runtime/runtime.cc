@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/held_flag.h"
+#include "fabric/overrun.h"
 #include "runtime/mesh.h"
 #include "runtime/node_barrier.h"
 #include "runtime/scopes.h"
@@ -243,6 +244,8 @@ bool Runtime::progress() {
       all += count;
     } while (count == polled_.size());
   }
+  if (all == 0 && completions_->overrun()) [[unlikely]]
+    throw_overrun();
   if (closing_.load(std::memory_order_relaxed)) [[unlikely]]
     close_connections();
   return all != 0;
@@ -316,6 +319,10 @@ void Runtime::wait_until(Caller& caller, FunctionRef<bool()> ready, const char* 
   while (!done) {
     if (!env_.poll_until(step, deadline)) throw_overdue(caller, what);
   }
+}
+
+void Runtime::throw_overrun() {
+  throw fabric::overrun_error(*completions_, self(), "runtime '" + options_.name + "'");
 }
 
 void Runtime::throw_overdue(Caller& caller, const char* what) {

@@ -121,7 +121,8 @@ class Runtime {
   /// The same from the thread of `caller`, and goes on with the caller's dropped work. Returns true
   /// as Caller::go_on() does.
   bool turn(Caller& caller);
-  /// Handles completions only. Returns true if there were any.
+  /// Handles completions only. Returns true if there were any. Throws Error(kUnavailable) when the
+  /// completion queue has overrun, as every turn and wait does then: no request ends any more.
   bool progress();
   /// Sets whether turns call the service. Any thread may call.
   void want_service(bool wanted) { service_wanted_.store(wanted, std::memory_order_release); }
@@ -190,6 +191,7 @@ class Runtime {
   void finish_dropped(Caller& caller);
   void report_dropped();
   [[noreturn]] void throw_overdue(Caller& caller, const char* what);
+  [[noreturn, gnu::cold]] void throw_overrun();
   void poll_if_callers_poll() {
     if (callers_poll_.load(std::memory_order_relaxed)) progress();
   }

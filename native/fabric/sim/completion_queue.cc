@@ -28,6 +28,7 @@ bool SimCompletionQueue::push(const Completion& completion, QueuePairCore* qp, s
     overrun_ = true;
     if (forced) faults->stream.reach(Fault::cq_overrun);
     nic_.fabric().scheduler.notify(watch_);
+    nic_.touch();
     return false;
   }
   if (tail_ - head_ == ring_.size()) [[unlikely]]

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fabric/overrun.h"
 #include "runtime/messages/messages.h"
 #include "runtime/messages/parts.h"
 
@@ -70,14 +71,14 @@ bool Inbox::post_receives() {
   return datagrams_->post_receives() && all;
 }
 
-// Moves completions from the NIC to this process; returns true if there are any to handle. Never
-// waits.
+// Moves completions from the NIC to this process; returns true if there are any to handle, or if
+// none can come any more, which handle() says. Never waits.
 bool Inbox::look() {
   if (!mutex_.try_lock()) return false;
   std::array<fabric::Completion, 16> found;
   const std::size_t count = completions_->poll(found);
   polled_.insert(polled_.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count));
-  const bool any = !polled_.empty();
+  const bool any = !polled_.empty() || completions_->overrun();
   mutex_.unlock();
   return any;
 }
@@ -92,6 +93,7 @@ bool Inbox::look_for_requests() {
 }
 
 void Inbox::handle() {
+  fabric::check_overrun(*completions_, env_.node(), "an inbox");
   handle_polled();
   if (!closing_.empty()) end_closed();
   datagrams_->recover();

@@ -4,7 +4,7 @@
 #include "base/error_test.h"
 #include "runtime/messages/parts.h"
 #include "runtime/node_barrier.h"
-#include "runtime/worlds_test.h"
+#include "runtime/overrun_test.h"
 
 namespace pyrdma::runtime {
 namespace {
@@ -323,6 +323,47 @@ TEST(RuntimeMessagesSim, ACallThatIsGivenUpLeavesRoomForTheNext) {
       EXPECT_TRUE(refuses([&] { peer.call("late", env.now() + 10 * kMicrosecond, wait); },
                           ErrorCode::kTimeout));
     EXPECT_EQ(peer.call("last", env.now() + kSecond, wait), "last");
+  });
+}
+
+TEST(RuntimeMessagesSim, ACallAndAnInboxWhoseQueuesOverrunSaySo) {
+  fabric::sim::SimCluster cluster(overrunning(2));
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) {
+      Inbox inbox(env, "test", {4, 64});
+      const auto first = inbox.next(kForever, wait);
+      inbox.reply(*first, "ok", wait);
+      EXPECT_TRUE(names_overrun([&] { inbox.next(kForever, wait); }, 0, "an inbox"));
+      EXPECT_TRUE(names_overrun([&] { inbox.reply(*first, "ok", wait); }, 0, "an inbox"));
+      node_barrier(env, "end");
+      return;
+    }
+    Peer peer(env, "test", 0, kForever, wait);
+    EXPECT_EQ(peer.call("one", kForever, wait), "ok");
+    cluster.begin_faults();
+    const char* const owner = "the connection to a node's inbox";
+    EXPECT_TRUE(names_overrun([&] { peer.call("two", kForever, wait); }, 1, owner));
+    EXPECT_TRUE(names_overrun([&] { peer.send("three", kForever, wait); }, 1, owner));
+    node_barrier(env, "end");
+  });
+}
+
+TEST(RuntimeMessagesSim, AConnectWhoseQueueOverrunsSaysSo) {
+  fabric::sim::SimCluster cluster(overrunning(2));
+  cluster.run([&](Env& env) {
+    const auto wait = waiting(env);
+    if (env.node() == 0) {
+      Inbox inbox(env, "test", {4, 64});
+      node_barrier(env, "bound");
+      node_barrier(env, "end");
+      return;
+    }
+    node_barrier(env, "bound");
+    cluster.begin_faults();
+    EXPECT_TRUE(names_overrun([&] { Peer(env, "test", 0, kForever, wait); }, 1,
+                              "the connection to a node's inbox"));
+    node_barrier(env, "end");
   });
 }
 

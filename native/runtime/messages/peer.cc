@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fabric/overrun.h"
 #include "runtime/messages/messages.h"
 #include "runtime/messages/parts.h"
 
@@ -94,7 +95,9 @@ bool Peer::ask(const fabric::QpAddress& inbox, Time until, Wait wait) {
   datagrams_->post_receives();
   datagrams_->send(inbox, bytes_of(request));
   const auto has_come = [this] { return answer_.has_value(); };
-  return wait([&] { return look(has_come); }, until, completions_->watch());
+  const bool came = wait([&] { return look(has_come); }, until, completions_->watch());
+  check();
+  return came;
 }
 
 // A stranger's datagram is dropped, and takes no answer with it that comes at the same time.
@@ -121,7 +124,8 @@ Time Peer::until(Time deadline) {
   return post_receives() ? deadline : std::min(deadline, env_.now() + kRetry);
 }
 
-// Handles completions, then returns `found()`, under the lock. Never waits.
+// Handles completions, then returns `found()`, under the lock. Also true when no completion can
+// come any more, which check() says. Never waits.
 bool Peer::look(FunctionRef<bool()> found) {
   if (!mutex_.try_lock()) return false;
   std::array<fabric::Completion, 16> polled;
@@ -129,7 +133,7 @@ bool Peer::look(FunctionRef<bool()> found) {
   for (std::size_t i = 0; i < count; ++i) handle(polled[i]);
   post_receives();
   datagrams_->post_receives();
-  const bool result = found();
+  const bool result = found() || (count == 0 && completions_->overrun());
   mutex_.unlock();
   if (count != 0) env_.notify(completions_->watch());  // for a thread that found it locked
   return result;
@@ -160,6 +164,7 @@ void Peer::handle(const fabric::Completion& completion) {
 }
 
 void Peer::check() const {
+  fabric::check_overrun(*completions_, env_.node(), "the connection to a node's inbox");
   if (error_ == fabric::Status::kSuccess) return;
   throw Error(ErrorCode::kUnavailable,
               "the connection to node " + std::to_string(node_) + " has failed (" +

@@ -137,6 +137,7 @@ bool Transport::is_intact(const std::byte* header, std::uint32_t bytes) const {
 bool Transport::reap_sends() {
   std::array<fabric::Completion, 8> done;
   const std::size_t got = send_queue_->poll(done);
+  if (got == 0) fabric::check_overrun(*send_queue_, env_.node(), "the sends of an eRPC endpoint");
   for (std::size_t i = 0; i < got; ++i) {
     if (done[i].status != fabric::Status::kSuccess) is_broken_ = true;
     outstanding_ -= std::min(outstanding_, kSignalEvery);

@@ -17,6 +17,7 @@
 #include "env/env.h"
 #include "env/scope.h"
 #include "fabric/fabric.h"
+#include "fabric/overrun.h"
 #include "runtime/memory_pool.h"
 #include "systems/erpc/options.h"
 #include "systems/erpc/packet_header.h"
@@ -204,7 +205,10 @@ template <class Each>
 std::uint32_t Transport::receive(Each&& each) {
   const auto got = static_cast<std::uint32_t>(
       receive_queue_->poll({completions_.data(), options_.receive_batch}));
-  if (got == 0) return 0;
+  if (got == 0) {
+    fabric::check_overrun(*receive_queue_, env_.node(), "the receives of an eRPC endpoint");
+    return 0;
+  }
   const Scope step(env_, scope::receive);
   if (options_.batched_timestamps) last_batch_ = env_.now();
   std::uint32_t again = 0;

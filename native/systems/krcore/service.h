@@ -198,6 +198,7 @@ class Service {
 
   // vqp/poll_inner.cc
   void poll_inner(CorePool& pool, PhysicalQp& qp);
+  void note_overrun(const fabric::CompletionQueue& queue, const char* owner);
   bool poll_for(Vqp& v, std::vector<const fabric::CompletionQueue*>& polled);
   Watch* arrivals_of(VqpId id);
   Vqp* owner_of(const Prepared& request, VqpId id);

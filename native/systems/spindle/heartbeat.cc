@@ -3,6 +3,7 @@
 // another thread beats in its place.
 #include <algorithm>
 
+#include "base/error.h"
 #include "systems/spindle/group.h"
 
 namespace pyrdma::spindle {
@@ -108,7 +109,11 @@ void Group::run_beats() {
     Poster upcall = Poster::kUpcall;
     if (!poster_.compare_exchange_strong(upcall, Poster::kBeats, std::memory_order_acquire))
       continue;
-    if (standing() == Standing::kMember) beat();
+    try {
+      if (standing() == Standing::kMember) beat();
+    } catch (const Error&) {
+      // The device has failed. The thread that makes turns meets the same error, and says so.
+    }
     poster_.store(Poster::kUpcall, std::memory_order_release);
   }
 }

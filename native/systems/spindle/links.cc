@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/assert.h"
+#include "fabric/overrun.h"
 
 namespace pyrdma::spindle {
 
@@ -121,6 +122,8 @@ bool Links::poll() {
       break_link(link);
       is_newly_broken = true;
     }
+    if (got == 0)
+      fabric::check_overrun(*completions_, env_.node(), "the links of a Spindle member");
     if (got < batch.size()) return is_newly_broken;
   }
 }

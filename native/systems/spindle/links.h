@@ -38,7 +38,8 @@ class Links {
   /// Writes one piece to the same offset in the table of an open peer; drops it for any other. An
   /// inline piece is at most max_inline() bytes and is copied now.
   void write(Rank peer, const fabric::Sge& piece, std::uint64_t offset, bool is_inline);
-  /// Takes completions. Returns true if a link broke.
+  /// Takes completions. Returns true if a link broke. Throws Error(kUnavailable) when the
+  /// completion queue has overrun, as the calls that wait for room do.
   bool poll();
   /// Writes no more to the peer: its NIC ends what is under way.
   void close(Rank peer);

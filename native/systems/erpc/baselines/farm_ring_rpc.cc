@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/remote_word.h"
 #include "env/scope.h"
+#include "fabric/overrun.h"
 #include "systems/erpc/scopes.h"
 
 namespace pyrdma::erpc {
@@ -177,6 +178,7 @@ void FarmRingRpc::post_write(std::uint32_t peer, const fabric::Sge& from,
 void FarmRingRpc::reap() {
   std::array<fabric::Completion, 16> completions;
   const std::size_t count = completions_->poll(completions);
+  if (count == 0) fabric::check_overrun(*completions_, env_.node(), "RPCs over rings");
   for (std::size_t i = 0; i < count; ++i) {
     const auto peer = static_cast<std::uint32_t>(completions[i].wr_id >> 32);
     if (completions[i].status != fabric::Status::kSuccess)

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "env/scope.h"
+#include "fabric/overrun.h"
 #include "fabric/sender.h"
 #include "systems/erpc/scopes.h"
 
@@ -151,6 +152,7 @@ void FasstRpc::flush() {
 void FasstRpc::reap() {
   std::array<fabric::Completion, 8> completions;
   const std::size_t count = send_queue_->poll(completions);
+  if (count == 0) fabric::check_overrun(*send_queue_, env_.node(), "the sends of FaSST-style RPCs");
   for (std::size_t i = 0; i < count; ++i) {
     const fabric::Completion& completion = completions[i];
     if (completion.status != fabric::Status::kSuccess)
@@ -183,6 +185,8 @@ bool FasstRpc::poll(Done done) {
   const Scope step(env_, scope::fasst_poll);
   FasstCompletions completions;
   const std::size_t count = receive_queue_->poll(completions);
+  if (count == 0)
+    fabric::check_overrun(*receive_queue_, env_.node(), "the receives of FaSST-style RPCs");
   for (std::size_t i = 0; i < count; ++i) handle(completions[i], done);
   if (to_refill_.size() >= std::min<std::size_t>(kRefillAtOnce, receive_entries_ / 4)) refill();
   flush();

@@ -13,8 +13,8 @@
 
 namespace pyrdma::krcore {
 
-/// The first error that has ended a background thread. Without one of its threads a service cannot
-/// go on, so every call of its users throws this error.
+/// The first error that has ended a background thread, or a completion queue. Without one of them a
+/// service cannot go on, so every call of its users throws this error.
 class Failure {
  public:
   explicit Failure(Env& env) : env_(env), mutex_(env) {}
@@ -38,16 +38,21 @@ class Failure {
       throw_error();
   }
 
- private:
-  void keep(const std::string& thread, const Error& error) {
+  /// Keeps an error after which the service cannot go on. Never throws, for those who hold locks.
+  void keep(Error error) {
     const std::lock_guard<Mutex> lock(mutex_);
     if (error_) return;
-    error_ = Error(error.code(),
-                   "krcore: thread '" + thread + "' of node " + std::to_string(env_.node()) +
-                       " ended with an error: " + error.what(),
-                   false)
-                 .blaming(error.nodes());
+    error_ = std::move(error);
     has_failed_.store(true, std::memory_order_release);
+  }
+
+ private:
+  void keep(const std::string& thread, const Error& error) {
+    keep(Error(error.code(),
+               "krcore: thread '" + thread + "' of node " + std::to_string(env_.node()) +
+                   " ended with an error: " + error.what(),
+               false)
+             .blaming(error.nodes()));
   }
   [[noreturn, gnu::noinline]] void throw_error() {
     const std::lock_guard<Mutex> lock(mutex_);

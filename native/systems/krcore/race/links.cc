@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "env/scope.h"
+#include "fabric/overrun.h"
 #include "systems/krcore/scopes.h"
 
 namespace pyrdma::krcore::race {
@@ -129,6 +130,7 @@ void Links::end_part_of(std::uint32_t number, bool failed, std::uint32_t node) {
 bool Links::take() {
   std::array<fabric::Completion, kBatch> taken;
   const std::size_t count = completions_.poll(taken);
+  if (count == 0) fabric::check_overrun(completions_, env_.node(), "a RACE client");
   for (std::size_t i = 0; i < count; ++i) {
     const Scope step(env_, scope::race_take_completion);
     const fabric::Completion& completion = taken[i];

@@ -44,6 +44,7 @@ bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
   std::size_t count = batch.size();
   for (std::uint32_t round = 0; round < rounds && count == batch.size(); ++round) {
     count = pool.receives().poll(batch);
+    if (count == 0) note_overrun(pool.receives(), "the messages of KRCore");
     for (const fabric::Completion& wc : std::span(batch).first(count)) {
       if (wc.wr_id >= pool.buffers()) continue;
       if (wc.status == Status::kSuccess) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "fabric/overrun.h"
 #include "systems/krcore/scopes.h"
 #include "systems/krcore/service.h"
 
@@ -40,6 +41,7 @@ void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
   // A full batch may leave some, for which nobody would come again.
   for (std::size_t count = batch.size(); count == batch.size();) {
     count = qp.completions().poll(batch);
+    if (count == 0) note_overrun(qp.completions(), "the shared queue pairs of KRCore");
     for (const fabric::Completion& wc : std::span(batch).first(count)) {
       PhysicalQp* which = qp.is_dynamic() ? pool.by_number(wc.qp_num) : &qp;
       if (which == nullptr || which->under_way() == 0) continue;
@@ -51,6 +53,12 @@ void Service::poll_inner(CorePool& pool, PhysicalQp& qp) {
   }
   if (!pool.deferred.empty()) send_deferred(pool);
   if (!core_states_[pool.core]->waiting.empty()) progress(pool);
+}
+
+// Nothing ends any more. Whoever polls may hold locks, so the next call of a user throws.
+void Service::note_overrun(const fabric::CompletionQueue& queue, const char* owner) {
+  if (queue.overrun() && !failure_.has_failed()) [[unlikely]]
+    failure_.keep(fabric::overrun_error(queue, env_.node(), owner));
 }
 
 // What was posted before a reset of the queue pair concerns its next connection no more.

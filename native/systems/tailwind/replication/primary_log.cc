@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "fabric/overrun.h"
 #include "systems/tailwind/recovery/find_log.h"
 #include "systems/tailwind/replication/placement.h"
 #include "systems/tailwind/replication/requests.h"
@@ -274,12 +275,8 @@ void PrimaryLog::tick() {
   {
     const std::lock_guard<Mutex> lock(mutex_);
     if (is_deposed()) return;
-    if (completions_->overrun()) {
-      throw Error(ErrorCode::kUnavailable,
-                  "the completion queue of the log of " + to_string(self_) +
-                      " has overrun, so no write to a backup ends any more; start the server again")
-          .blaming({self_.node});
-    }
+    if (completions_->overrun())
+      throw fabric::overrun_error(*completions_, self_.node, "the log of " + to_string(self_));
     refused_.clear();
     poll_completions();
     for (auto& [id, held] : held_)

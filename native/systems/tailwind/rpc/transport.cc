@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "fabric/overrun.h"
 #include "systems/tailwind/scopes.h"
 
 namespace pyrdma::tailwind {
@@ -223,10 +224,7 @@ void Transport::defer(Time at, std::function<void()> act) {
 // ---- the polling thread ----
 
 void Transport::throw_overrun() const {
-  throw Error(ErrorCode::kUnavailable,
-              "the completion queue of " + to_string(self_) +
-                  " has overrun, so no request or answer comes any more; start it again")
-      .blaming({self_.node});
+  throw fabric::overrun_error(*completions_, self_.node, to_string(self_));
 }
 
 void Transport::post_receive(std::int32_t slot) {
