@@ -51,7 +51,8 @@ int count_stale(Opcode opcode, Fails fails) {
       const Registration inbox = app.reg_mr(64);
       const fabric::Sge at = piece(inbox, 0, 64);
       const fabric::ReceiveRequest receive{0, &at, 1};
-      for (Message message; !is_over;) {
+      Message message;
+      while (!is_over) {
         app.post_receive(queue, {&receive, 1});
         while (!is_over && app.wait_messages(queue, {&message, 1}, env.now() + kMicrosecond) == 0) {
         }
