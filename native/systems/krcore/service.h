@@ -330,7 +330,7 @@ class Service {
   Made join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one);
   void accept_reliable(const ControlMessage& offer);
   void accept_offer(const ControlMessage& offer);
-  void refuse_given_up(NodeId node, const CorePool& own);
+  void refuse_given_up(NodeId node, CorePool& own);
   bool has_confirmed(const ControlMessage& offer);
   void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);
@@ -344,6 +344,8 @@ class Service {
   bool connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder);
   void reconnect_meta_servers();
   void end_left();
+  void end(CorePool& pool, std::unique_ptr<PhysicalQp> qp);
+  void destroy_ended(CorePool& pool);
   void move_users(CorePool& pool, NodeId node);
   ControlMessage own_metadata(ControlKind kind) const;
 

@@ -5,6 +5,7 @@
 // queue pairs are transferred to dynamic connections, and both ends are destroyed when both have
 // left.
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <utility>
@@ -21,6 +22,7 @@ constexpr Time kOfferAnswered = 500 * kMillisecond;
 constexpr Time kOfferKept = 4 * kOfferAnswered;
 constexpr std::size_t kMostUnconfirmed = 2;  // offers of a node to a pool
 constexpr Time kMade = 5 * kSecond;
+constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 /// Tells whether a queue pair of the pool is the one that a message of its peer names.
 bool is_between(PhysicalQp& qp, const ControlMessage& message) {
@@ -124,6 +126,7 @@ void Service::advance_makings() {
     }
     attempts_[making.node].last = *ended;
     ++attempts_[making.node].ended;
+    if (making.qp != nullptr) end(pool(making.core), std::move(making.qp));
     makings_.erase(makings_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -277,14 +280,14 @@ void Service::accept_offer(const ControlMessage& offer) {
 
 // Makes room for one more offer of the node. It has given up the oldest: its core makes few
 // connections to a node at a time. So no node fills a pool with what it does not confirm.
-void Service::refuse_given_up(NodeId node, const CorePool& own) {
+void Service::refuse_given_up(NodeId node, CorePool& own) {
   std::size_t unconfirmed = 0;
   for (auto each = accepted_.rbegin(); each != accepted_.rend(); ++each) {
     if (each->node != node || each->qp == nullptr || each->answer.core != own.core ||
         ++unconfirmed < kMostUnconfirmed)
       continue;
     each->answer.kind = ControlKind::kRefuse;
-    each->qp.reset();
+    end(own, std::move(each->qp));
   }
 }
 
@@ -322,9 +325,11 @@ void Service::peer_leaves(const ControlMessage& offer) {
 // A connection ends with the life of its peer, and an offer with the patience of who made it.
 void Service::forget_earlier_lives(CorePool& own) {
   const Time now = env_.now();
-  std::erase_if(accepted_, [&](const AcceptedOffer& each) {
-    return now - each.at > kOfferKept ||
-           (each.life < peers_->life_of(each.node) && !options_.bugs.has(Bug::kOffersOfLastLife));
+  std::erase_if(accepted_, [&](AcceptedOffer& each) {
+    const bool is_over = now - each.at > kOfferKept || (each.life < peers_->life_of(each.node) &&
+                                                        !options_.bugs.has(Bug::kOffersOfLastLife));
+    if (is_over && each.qp != nullptr) end(pool(each.answer.core), std::move(each.qp));
+    return is_over;
   });
   leave_earlier_lives(own);
 }
@@ -410,10 +415,30 @@ void Service::end_left() {
       ControlMessage reply;
       ask(peers[i], farewells[i], reply, 20 * kMillisecond, true);
     }
-    // A queue pair that ends takes messages along that have been acknowledged and lie in the queue
-    // of the core, with their buffers.
-    while (!ended.empty() && !has_ended() && !dispatch_all(*pool)) let_pollers_look();
+    for (auto& qp : ended) end(*pool, std::move(qp));
+    destroy_ended(*pool);
   }
+}
+
+// Of the builder.
+void Service::end(CorePool& pool, std::unique_ptr<PhysicalQp> qp) {
+  if (qp->qp().state() == fabric::QpState::kReset) return;  // it has taken nothing
+  if (qp->qp().state() != fabric::QpState::kError) qp->qp().fail();
+  qp->left_at = env_.now();
+  pool.ending.push_back(std::move(qp));
+}
+
+// A queue pair that is destroyed takes its completions along, and they name the buffers that it has
+// taken, with messages that have been acknowledged. So they are taken first. No completion is left
+// either that a later queue pair of the same number could be taken for.
+void Service::destroy_ended(CorePool& pool) {
+  const auto may_go = [&](const std::unique_ptr<PhysicalQp>& each) {
+    return env_.now() - each->left_at >= kTimeToFlush && each->qp().is_quiet();
+  };
+  const auto gone = std::ranges::partition(pool.ending, std::not_fn(may_go));
+  if (gone.empty()) return;
+  while (!has_ended() && !dispatch_all(pool)) let_pollers_look();
+  pool.ending.erase(gone.begin(), gone.end());
 }
 
 }  // namespace pyrdma::krcore

@@ -36,7 +36,8 @@ class CorePool {
   std::vector<std::unique_ptr<PhysicalQp>> dynamic;
   std::multimap<NodeId, std::unique_ptr<PhysicalQp>> reliable;
   std::vector<std::unique_ptr<PhysicalQp>>
-      leaving;  // reliable ones that nobody may choose any more
+      leaving;                                      // reliable ones that nobody may choose any more
+  std::vector<std::unique_ptr<PhysicalQp>> ending;  // that have failed; the builder's
   /// Requests of the service that found no place: its messages, and READs of the zero-copy
   /// protocol.
   std::deque<Prepared> deferred;

@@ -12,6 +12,7 @@ namespace pyrdma::tailwind {
 namespace {
 
 constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredfold
+constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 }  // namespace
 
@@ -246,7 +247,6 @@ void Transport::take_answer(const Hello& hello) {
   flush(found->second);
 }
 
-// The NIC reads no frame of a queue pair that is gone.
 void Transport::end_session(std::uint64_t number, CallEnd end) {
   const auto at = sessions_.find(number);
   if (at == sessions_.end()) return;
@@ -263,21 +263,23 @@ void Transport::end_session(std::uint64_t number, CallEnd end) {
     if (each.session == number) calls.push_back(call);
   std::ranges::sort(calls);
   for (const std::uint64_t call : calls) end_call(call, end);
-  if (closed_.contains(session.peer)) {
-    session.qp->fail();
-    closing_[session.peer].push_back(std::move(session.qp));
-  }
-  session.qp.reset();
-  for (const auto& [position, frame] : session.in_flight) free_frames_.push_back(frame);
+  std::vector<std::uint32_t> frames;
+  for (const auto& [position, frame] : session.in_flight) frames.push_back(frame);
+  this->end(session.peer, std::move(session.qp), std::move(frames));
 }
 
-// A write that the peer's CPU carries out may be under way.
 void Transport::end_log(ServerId peer) {
   const auto end = log_ends_.find(peer);
   if (end == log_ends_.end()) return;
-  end->second.qp->fail();
-  closing_[peer].push_back(std::move(end->second.qp));
+  this->end(peer, std::move(end->second.qp));
   log_ends_.erase(end);
+}
+
+// A write that the peer's CPU carries out may be under way.
+void Transport::end(ServerId peer, std::unique_ptr<fabric::QueuePair> qp,
+                    std::vector<std::uint32_t> frames) {
+  if (qp->state() != fabric::QpState::kError) qp->fail();
+  endings_.push_back({peer, std::move(qp), std::move(frames), env_.now()});
 }
 
 // Its node is in a later life.
@@ -307,15 +309,26 @@ void Transport::close(ServerId peer) {
 
 bool Transport::is_quiet(ServerId peer) {
   const std::lock_guard<Mutex> lock(mutex_);
-  end_quiet();
-  return closed_.contains(peer) && !closing_.contains(peer);
+  return closed_.contains(peer) && std::ranges::none_of(endings_, [&](const Ending& each) {
+           return each.peer == peer && !each.qp->is_quiet();
+         });
 }
 
-void Transport::end_quiet() {
-  for (auto at = closing_.begin(); at != closing_.end();) {
-    std::erase_if(at->second, [](const auto& qp) { return qp->is_quiet(); });
-    at = at->second.empty() ? closing_.erase(at) : std::next(at);
-  }
+// A queue pair that goes takes its completions with it, and they name the shared receives that it
+// has taken: without them this node would lose these. So they are taken first. No completion is
+// left either that a later queue pair of the same number could be taken for.
+void Transport::destroy_ended(Time now) {
+  std::erase_if(endings_, [&](Ending& each) {
+    if (each.taken_at == 0) {
+      if (now - each.failed >= kTimeToFlush && each.qp->is_quiet())
+        each.taken_at = passed_ + completion_count_;
+      return false;
+    }
+    if (passed_ < each.taken_at) return false;
+    each.qp.reset();
+    free_frames_.insert(free_frames_.end(), each.frames.begin(), each.frames.end());
+    return true;
+  });
 }
 
 }  // namespace pyrdma::tailwind

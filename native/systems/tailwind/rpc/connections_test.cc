@@ -28,6 +28,9 @@ void answer_until(Env& env, Transport& transport, const Flag& is_over) {
     requests.clear();
   }
 }
+
+constexpr Time kTimeToEnd = 5 * kMillisecond;  // of a queue pair whose connection has ended
+
 /// How a request to node 0 ends.
 CallEnd call(Env& env, Transport& transport, Time patience = 10 * kMillisecond) {
   std::optional<CallEnd> end;
@@ -156,7 +159,8 @@ TEST(TailwindConnectionsSim, NobodyAnswersInAnotherNodesName) {
 // and go round.
 TEST(TailwindConnectionsSim, AnEarlierKnockDoesNotStandInTheWay) {
   const auto ends = [](Bugs bugs) {
-    const Options options = quick();
+    Options options = quick();
+    options.call_timeout = kSecond;  // a probe comes too late to end them
     std::pair<CallEnd, bool> found{CallEnd::kAnswered, false};
     beside_a_transport(runtime::sim_options(2), options, bugs, [&](Env& env, Transport& taking) {
       Stranger stranger(env, options.name);
@@ -173,6 +177,7 @@ TEST(TailwindConnectionsSim, AnEarlierKnockDoesNotStandInTheWay) {
                             env.now() + 10 * kMillisecond,
                             [&](auto address) { found.second = address.has_value(); });
       found.first = call(env, transport, kMillisecond);
+      env.sleep_until(env.now() + kTimeToEnd);
       EXPECT_EQ(taking.connections(), 2U) << "they were replaced";
     });
     return found;
@@ -197,6 +202,7 @@ TEST(TailwindConnectionsSim, ALateKnockReplacesNothing) {
       env.sleep_until(env.now() + 100 * kMicrosecond);
     }
     EXPECT_EQ(transport.counters().broken, 0U);
+    env.sleep_until(env.now() + kTimeToEnd);
     EXPECT_EQ(taking.connections(), 1U);
   });
 }
@@ -268,7 +274,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, TailwindConnections, testing::Values("sim", "sh
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(TailwindConnectionsSim, OfAnEarlierLifeEndWithTheNextOne) {
-  const Options options = quick();
+  Options options = quick();
+  options.call_timeout = kSecond;  // a probe comes too late to end them
   beside_a_transport(runtime::sim_options(2), options, {}, [&](Env& env, Transport& taking) {
     const Stranger other(env, options.name);
     const fabric::QpAddress address = other.knock({1, 0}, {0, 0}).address;
@@ -280,7 +287,7 @@ TEST(TailwindConnectionsSim, OfAnEarlierLifeEndWithTheNextOne) {
                               [&](auto end) { is_connected = end.has_value(); });
       EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
       EXPECT_TRUE(is_connected);
-      env.sleep_until(env.now() + 100 * kMicrosecond);
+      env.sleep_until(env.now() + kTimeToEnd);
       return taking.connections();
     };
     EXPECT_EQ(connect(ServerId::of_server(1, 0, 0), true), 2U);
@@ -296,10 +303,65 @@ TEST(TailwindConnectionsSim, ClosedOnesEndByThemselves) {
     Transport transport(env, options, {1, 0}, 64);
     EXPECT_EQ(call(env, transport), CallEnd::kAnswered);
     taking.close({1, 0});
-    env.sleep_until(env.now() + 100 * kMicrosecond);
+    env.sleep_until(env.now() + kTimeToEnd);
     EXPECT_EQ(taking.connections(), 0U);
     EXPECT_TRUE(taking.is_quiet({1, 0}));
   });
+}
+
+// Eight clients are within long requests when they begin their next lives. Node 0 keeps all its
+// receives: as many requests may wait there as before.
+TEST(TailwindConnectionsSim, LivesThatEndTakeNoReceivesAlong) {
+  constexpr std::uint32_t kReceives = 64, kLives = 6, kClients = 8;
+  const Options options = quick();
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool is_over = false;
+  std::size_t waiting = 0;
+  cluster.run([&](Env& env) {
+    std::vector<std::unique_ptr<Incoming>> requests;
+    if (env.node() == 0) {
+      Transport transport(env, options, {0, 0}, 2 * kReceives);  // half of them for clients
+      answer_until(env, transport, is_over);
+      env.poll_until([&] { return transport.poll(requests) && requests.size() == kReceives; },
+                     env.now() + 20 * kMillisecond);
+      waiting = requests.size();
+      return;
+    }
+    const auto transport_of = [&](std::uint32_t life, std::uint32_t number) {
+      return std::make_unique<Transport>(env, options, ServerId::of_client(1, life, number), 16);
+    };
+    std::vector<std::vector<std::unique_ptr<Transport>>> lives(kLives);
+    for (std::uint32_t life = 0; life < kLives; ++life)
+      for (std::uint32_t number = 0; number < kClients; ++number)
+        lives[life].push_back(transport_of(life, number));
+    const auto ignore = [](CallEnd, ByteView) {};
+    std::uint32_t answered = 0;
+    const auto poll_until = [&](Time end) {
+      while (answered != kClients && env.now() < end) {
+        for (const auto& life : lives)
+          for (const auto& each : life) each->keep_time(), each->poll(requests);
+      }
+    };
+    const Bytes request(1U << 20);
+    for (std::uint32_t life = 0; life < kLives; ++life) {
+      answered = 0;
+      for (std::uint32_t number = 0; life != 0 && number < kClients; ++number)
+        lives[life - 1][number]->call({0, 0}, Opcode::kRead, request, env.now() + kSecond, ignore);
+      poll_until(env.now() + 20 * kMicrosecond);
+      for (const auto& each : lives[life])
+        each->call({0, 0}, Opcode::kRead, {}, env.now() + kSecond,
+                   [&](CallEnd end, ByteView) { answered += end == CallEnd::kAnswered; });
+      poll_until(env.now() + 50 * kMillisecond);
+      EXPECT_EQ(answered, kClients) << life;
+    }
+    answered = 0;
+    is_over = true;
+    poll_until(env.now() + 2 * kMillisecond);
+    for (std::uint32_t i = 0; i < kReceives; ++i)
+      lives.back().front()->call({0, 0}, Opcode::kRead, {}, env.now() + kSecond, ignore);
+    poll_until(env.now() + 20 * kMillisecond);
+  });
+  EXPECT_EQ(waiting, kReceives);
 }
 
 TEST(TailwindConnectionsSim, ClientsThatHaveGoneLeaveNoneAtServers) {

@@ -40,8 +40,8 @@ Transport::Transport(Env& env, const Options& options, ServerId self, std::uint3
   device.open();
   domain_ = device.create_protection_domain();
   const fabric::Capabilities& has = device.capabilities();
-  const std::uint32_t completions = std::min<std::uint32_t>(has.max_completions, 1U << 14);
-  completions_ = device.create_completion_queue(completions);
+  completion_count_ = std::min<std::uint32_t>(has.max_completions, 1U << 14);
+  completions_ = device.create_completion_queue(completion_count_);
   receives_ = device.create_shared_receive_queue(*domain_, receive_count_, 1);
   if (receive_count_ != receives)
     client_receives_ = device.create_shared_receive_queue(*domain_, receives - receive_count_, 1);
@@ -62,8 +62,7 @@ TransportCounters Transport::counters() {
 std::uint32_t Transport::connections() {
   const std::lock_guard<Mutex> lock(mutex_);
   std::size_t count = sessions_.size() + log_ends_.size();
-  for (const auto& [peer, ending] : closing_) count += ending.size();
-  return static_cast<std::uint32_t>(count);
+  return static_cast<std::uint32_t>(count + endings_.size());
 }
 
 std::uint32_t Transport::log_connections() {
@@ -237,6 +236,7 @@ void Transport::post_receive(std::int32_t slot) {
 
 bool Transport::poll(std::vector<std::unique_ptr<Incoming>>& requests) {
   const std::size_t got = completions_->poll(batch_);
+  passed_ += got < batch_.size() ? completion_count_ : got;
   if (got == 0) return false;
   const std::uint64_t before = counters_.received;  // this thread alone counts them
   {
@@ -389,7 +389,7 @@ void Transport::keep_time() {
     next_timer_ = kForever;
     for (const Timer& timer : timers_) next_timer_ = std::min(next_timer_, timer.at);
     tend_sessions(now);
-    end_quiet();
+    destroy_ended(now);
   }
   for (const auto& act : due) act();
   run_ended();

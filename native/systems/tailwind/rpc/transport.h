@@ -200,6 +200,14 @@ class Transport {
     std::uint64_t number = 0, nonce = 0;
     std::unique_ptr<fabric::QueuePair> qp;
   };
+  /// A queue pair that has failed, until its last completions have been taken.
+  struct Ending {
+    ServerId peer;
+    std::unique_ptr<fabric::QueuePair> qp;
+    std::vector<std::uint32_t> frames;  // the NIC reads none of a queue pair that is gone
+    Time failed = 0;
+    std::uint64_t taken_at = 0;  // what passed_ is when they have been taken; 0: not known yet
+  };
   /// What a knock leads to: the end for it; or none, and another connection has the number.
   struct End {
     std::uint64_t number = 0;
@@ -235,7 +243,9 @@ class Transport {
   End session_for(const Hello& knock);
   void end_log(ServerId peer);
   void end_replaced_by(ServerId peer);
-  void end_quiet();
+  void end(ServerId peer, std::unique_ptr<fabric::QueuePair> qp,
+           std::vector<std::uint32_t> frames = {});
+  void destroy_ended(Time now);
   void take_answer(const Hello& hello);
   void post_receive(std::int32_t slot);
   [[noreturn]] void throw_overrun() const;
@@ -251,6 +261,7 @@ class Transport {
   const Bugs bugs_;
   const Time tick_;
   std::unique_ptr<fabric::ProtectionDomain> domain_;
+  std::uint32_t completion_count_ = 0;
   std::unique_ptr<fabric::CompletionQueue> completions_;
   const std::uint32_t receive_count_;                                       // not of clients
   std::unique_ptr<fabric::SharedReceiveQueue> receives_, client_receives_;  // the latter at servers
@@ -270,7 +281,7 @@ class Transport {
   std::vector<Knock> knocks_;
   std::vector<Timer> timers_;
   std::map<ServerId, LogEnd> log_ends_;
-  std::map<ServerId, std::vector<std::unique_ptr<fabric::QueuePair>>> closing_;
+  std::vector<Ending> endings_;
   std::set<ServerId> closed_;
   std::map<NodeId, std::uint32_t> newest_;  // known incarnation of nodes
   TransportCounters counters_;
@@ -278,6 +289,8 @@ class Transport {
   std::vector<fabric::Completion> batch_;
   Time last_event_ = 0;
   Time next_timer_ = kForever;
+  /// Completions that have been taken; a poll that leaves none counts as a whole queue of them.
+  std::uint64_t passed_ = 0;
 };
 
 }  // namespace pyrdma::tailwind
