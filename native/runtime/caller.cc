@@ -109,8 +109,8 @@ inline void Caller::post_to(Connection& connection, std::span<fabric::WorkReques
 }
 
 // A queue may be full while a completion is on its way. The requests are counted already, so this
-// throws nothing. If the queue stays full, the connection enters the error state: the NIC then
-// takes the requests and ends them.
+// throws nothing, unless the completion queue has overrun: then nothing ends any more. If the queue
+// stays full, the connection enters the error state: the NIC then takes the requests and ends them.
 void Caller::post_rest(Connection& connection, std::span<fabric::WorkRequest> requests,
                        fabric::PostResult result) {
   const Time deadline = env_.now() + runtime_.options().wait_timeout;

@@ -128,8 +128,9 @@ inline void run_store(fabric::sim::SimCluster& cluster, const Options& options, 
   const auto run = [&](auto& role) { role.run([&] { return is_over; }); };
   cluster.run([&](Env& env) {
     if (env.node() < options.servers) {
-      for (std::uint32_t life = 0; !is_over; ++life) {
-        Server server(env, options, life, bugs);
+      std::uint32_t life = 0;
+      while (!is_over) {
+        Server server(env, options, life++, bugs);
         run_in_view(store.servers[env.node()], server, run);
       }
     } else if (env.node() == options.coordinator) {

@@ -1,4 +1,5 @@
 // A cleaner that compacts while PUTs wait for a backup, and then a backup and the primary die.
+#include <map>
 #include <string>
 
 #include "systems/tailwind/cluster_test.h"
@@ -43,7 +44,7 @@ Loss overwritten_and_killed(Replication replication, Bugs bugs) {
         const auto pass = [&](Time time) {
           client.run_until([] { return false; }, env.now() + time);
         };
-        std::vector<int> acknowledged(kCompactedKeys, 0);
+        std::map<int, int> acknowledged;  // by key
         const auto put = [&](int key, int turn) {
           client.start(Opcode::kWrite, table, bytes_of(compacted_key(key)),
                        bytes_of(compacted_value(key, turn)), [&, key, turn](const Result& result) {
@@ -69,7 +70,7 @@ Loss overwritten_and_killed(Replication replication, Bugs bugs) {
         loss.compactions = store.servers[0]->log().cleaner_counters().compactions - before;
         for (int key = 0; key < kReplaced; ++key) loss.acknowledged += acknowledged[key] == 2;
         cluster.kill(0);
-        const std::vector<int> promised = acknowledged;
+        std::map<int, int> promised = acknowledged;
         Client reader(env, options, 1, kSecond);
         for (int key = 0; key < kCompactedKeys; ++key) {
           const Result result = reader.read(table, bytes_of(compacted_key(key)));

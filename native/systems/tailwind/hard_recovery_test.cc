@@ -172,7 +172,8 @@ Crowded with_logs_used_to(int percent) {
     result = {};
     cluster.kill(1);
     const Time end = env.now() + 150 * kMillisecond;
-    for (int number = 0; env.now() < end; ++number) put(tables[2 + number % 2], number % objects);
+    for (int number = 0; env.now() < end; ++number)
+      put(tables[number % 2 == 0 ? 2 : 3], number % objects);
     for (const RecoveryReport& report : store.coordinator->recoveries()) {
       if (report.dead.node != 1) continue;
       result.is_recovered = report.ended != 0;
