@@ -435,10 +435,10 @@ void Service::destroy_ended(CorePool& pool) {
   const auto may_go = [&](const std::unique_ptr<PhysicalQp>& each) {
     return env_.now() - each->left_at >= kTimeToFlush && each->qp().is_quiet();
   };
-  const auto gone = std::ranges::partition(pool.ending, std::not_fn(may_go));
-  if (gone.empty()) return;
+  const auto gone = std::partition(pool.ending.begin(), pool.ending.end(), std::not_fn(may_go));
+  if (gone == pool.ending.end()) return;
   while (!has_ended() && !dispatch_all(pool)) let_pollers_look();
-  pool.ending.erase(gone.begin(), gone.end());
+  pool.ending.erase(gone, pool.ending.end());
 }
 
 }  // namespace pyrdma::krcore
