@@ -9,7 +9,7 @@
 namespace pyrdma::fabric {
 
 /// The error of the overrun `queue` of node `node`. `owner` is what uses the queue, such as
-/// "runtime 'loco'". A request whose completion is lost may have had its effect.
+/// "runtime 'a'". A request whose completion is lost may have had its effect.
 inline Error overrun_error(const CompletionQueue& queue, std::uint32_t node,
                            const std::string& owner) {
   return Error(ErrorCode::kUnavailable,

@@ -109,8 +109,8 @@ std::optional<ControlMessage> Service::next_control() {
 void Service::look_after(CorePool& pool) {
   const Scope step(env_, scope::look_after);
   dispatch(pool);
-  // It waits for the lock: threads that poll may hand it to each other for ever, and nobody else asks
-  // again.
+  // It waits for the lock: threads that poll may hand it to each other for ever, and nobody else
+  // asks again.
   const std::lock_guard<Mutex> lock(pool.mutex);
   if (!pool.dynamic.empty()) poll_inner(pool, *pool.dynamic.front());
   for (const auto& [node, qp] : pool.reliable) poll_inner(pool, *qp);
