@@ -2,7 +2,6 @@
 // travel over a separate queue pair to each peer.
 #pragma once
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>

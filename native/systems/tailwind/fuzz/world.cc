@@ -287,13 +287,6 @@ std::uint32_t World::unsettled() const {
   return count + saved;
 }
 
-bool World::has_all_servers() const {
-  std::set<NodeId> serving;
-  for (const auto& [id, life] : lives)
-    if (!life.has_ended && life.is_serving) serving.insert(id.node);
-  return serving.size() == shape.store.servers;
-}
-
 bool World::is_whole() const {
   std::set<NodeId> serving;
   for (const auto& [id, life] : lives) {

@@ -81,8 +81,6 @@ struct World {
   void note(Coordinator& coordinator);
   /// Servers that have died and whose data the others may not have yet.
   std::uint32_t unsettled() const;
-  /// Every server's node has one that serves.
-  bool has_all_servers() const;
   /// No life is unsettled, and every server's node has one that serves.
   bool is_whole() const;
   /// Replicas of logs that nobody needs.
