@@ -1,6 +1,7 @@
 // The common parts of all operations: the start, the lock of the key, and errors.
 #include "systems/loco/kvstore/operation.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -35,7 +36,7 @@ bool KvOperation::take(std::span<const std::byte> value) {
   if (value.size() > store_->options_.value_bytes) return !end(Outcome::kTooBig);
   std::byte* into = slot_.block.data() + kSlotFrame;
   std::memset(into, 0, store_->slot_bytes_ - kSlotFrame);
-  std::memcpy(into, value.data(), value.size());
+  std::ranges::copy(value, into);  // it may be empty
   return true;
 }
 
