@@ -65,7 +65,10 @@ class TracedQueue final : public fabric::CompletionQueue {
     return inner_->poll(out);
   }
   std::uint32_t entries() const override { return inner_->entries(); }
-  bool overrun() const override { return inner_->overrun(); }
+  bool overrun() const override {
+    const World world;
+    return inner_->overrun();
+  }
   Watch& watch() override { return inner_->watch(); }
   fabric::CompletionQueue& inner() { return *inner_; }
 

@@ -132,7 +132,10 @@ bool Dispatcher::turn(std::uint32_t level) {
     ~Nested() { --turns; }
   } const nested{++turns_};
   const bool is_outer = turns_ == 1;
-  const bool is_busy = take_turn(level);
+  const bool is_busy = [&] {
+    const Scope step(env_, scope::turn);
+    return take_turn(level);
+  }();
   if (!is_outer) {
     if (turn_began_ - counted_until_ > kMicrosecond) count_until(turn_began_);
     return is_busy;
@@ -149,7 +152,6 @@ void Dispatcher::count_until(Time now) {
 }
 
 bool Dispatcher::take_turn(std::uint32_t level) {
-  const Scope step(env_, scope::turn);
   const Time now = turn_began_ = env_.now();
   if (turns_ == 1 && !was_busy_) counted_until_ = now;
   const bool has_polled = transport_.poll(arrived_);
