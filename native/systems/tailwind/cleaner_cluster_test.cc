@@ -138,7 +138,7 @@ class Contents {
     bool is_there = false;
   };
   static std::string name(std::uint32_t key) { return "key " + std::to_string(key); }
-  Time deadline() { return env_.now() + 20 * kSecond; }
+  Time deadline() { return env_.now() + 100 * kSecond; }
   void start(Opcode opcode, std::uint32_t key, const std::string& value,
              std::function<void(StoreStatus)> on_end) {
     busy_.insert(key);
