@@ -113,7 +113,7 @@ void SharedQueue::push_as(Caller& me, std::uint64_t ticket, std::span<const std:
   wait_for(me, place, 0, 8, entry, true,
            [&] { return *entry.block.as<std::uint64_t>() == place.round; });
   std::memset(bytes, 0, entry_bytes_);
-  std::memcpy(bytes + kValue, value.data(), value.size());
+  std::ranges::copy(value, bytes + kValue);
   *reinterpret_cast<std::uint64_t*>(bytes + kSum) = sum_of(bytes, ticket);
   manager().env().charge_copy(entry_bytes_);
   entry.key = me.write(place.node, remote(place.node, 0), place.offset + kSum,
@@ -128,7 +128,7 @@ void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> 
   wait_for(me, place, kSum, entry_bytes_ - kSum, entry, false, [&] {
     return *reinterpret_cast<const std::uint64_t*>(bytes + kSum) == sum_of(bytes, ticket);
   });
-  std::memcpy(value.data(), bytes + kValue, value.size());
+  std::copy_n(bytes + kValue, value.size(), value.begin());
   manager().env().charge_copy(entry_bytes_);
   *entry.block.as<std::uint64_t>() = place.round + 1;
   entry.key = me.write(place.node, remote(place.node, 0), place.offset, entry.block.sge(8));

@@ -172,8 +172,8 @@ Outcome KvStore::lookup(Caller& me, Key key, std::span<std::byte> value) {
   operation.lookup(key);
   const Outcome outcome = run(me, operation);
   if (outcome == Outcome::kOk) {
-    std::memcpy(value.data(), operation.value().data(),
-                std::min(value.size(), operation.value().size()));
+    const std::span<const std::byte> found = operation.value();
+    std::ranges::copy(found.first(std::min(value.size(), found.size())), value.begin());
   }
   return outcome;
 }

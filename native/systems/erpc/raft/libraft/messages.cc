@@ -161,7 +161,7 @@ void LibraftMember::pass_on(NodeId from, Message& message) {
     fill_servers(out.conf, install->servers);
     out.data.len = install->data.size();
     out.data.base = lib_.take(install->data.size());
-    std::memcpy(out.data.base, install->data.data(), install->data.size());
+    std::ranges::copy(install->data, static_cast<std::byte*>(out.data.base));
   } else if (const auto* now = std::get_if<TimeoutNow>(&message)) {
     m.timeout_now.term = now->term;
     m.timeout_now.last_log_index = now->last_index;
