@@ -239,12 +239,12 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
     const SendLock lock(*v);
     epoch = v->epoch;
     if (v->state.load() == VqpState::kConnected) return ConnectResult::kAlreadyConnected;
-    v->node = node;
+    v->node.store(node, std::memory_order_relaxed);
     v->port = port;
     v->peer = peer.number();
     v->peer_epoch = peer_epoch;
     if (place_at_once(*lock.pool, *v)) {
-      v->state.store(VqpState::kConnected);
+      v->state.store(VqpState::kConnected, std::memory_order_release);
       return ConnectResult::kConnected;
     }
   }
@@ -252,7 +252,7 @@ ConnectResult Service::connect(VqpId id, NodeId node, std::uint32_t port, VqpId 
   if (result != ConnectResult::kConnected) return result;
   const SendLock lock(*v);
   if (v->epoch != epoch) return ConnectResult::kBadId;  // another thread has ended it
-  v->state.store(VqpState::kConnected);
+  v->state.store(VqpState::kConnected, std::memory_order_release);
   return result;
 }
 

@@ -30,7 +30,7 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   CorePool& pool = *bound.pool.load(std::memory_order_acquire);
   v->pool.store(&pool, std::memory_order_release);
   const SendLock lock(*v);
-  v->node = header.from_node;
+  v->node.store(header.from_node, std::memory_order_relaxed);
   v->peer = header.from;
   v->peer_epoch = header.from_epoch;
   v->to = {peers_->handle_of_sender(header.from_node), header.meta, header.from_node};

@@ -164,7 +164,7 @@ void Service::go_another_way(Vqp& v, bool is_another) {
   Transfer& transfer = v.transfer;
   const bool asks =
       is_another && v.has_sent_messages && !options_.bugs.has(Bug::kTransferWithoutAck);
-  const bool waits = env_.now() < v.placed_at;
+  const bool waits = v.placed_at != 0 && env_.now() < v.placed_at;  // the clock is slow
   if ((!asks && !waits) || v.state.load() != VqpState::kConnected ||
       transfer.stage == Transfer::kRunning)
     return;

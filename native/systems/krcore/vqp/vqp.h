@@ -142,7 +142,7 @@ class Vqp {
     pending.clear();
     announced.clear();
     transfer = {};
-    node = fabric::kNoNode;
+    node.store(fabric::kNoNode, std::memory_order_relaxed);
     port = peer = 0;
     if (++epoch == 0) epoch = 1;
     peer_epoch = 0;
