@@ -113,8 +113,9 @@ class QueuePair {
     modify(QpState::kReadyToReceive, &peer);
     modify(QpState::kReadyToSend);
   }
-  /// Takes the queue pair to kError from any state; from kReset by way of kInit.
+  /// Takes the queue pair to kError from any other state; from kReset by way of kInit.
   void fail() {
+    if (state() == QpState::kError) return;
     if (state() == QpState::kReset) modify(QpState::kInit);
     modify(QpState::kError);
   }

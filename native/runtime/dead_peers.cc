@@ -50,9 +50,7 @@ void Runtime::close_connections() {
   closing_.store(false, std::memory_order_relaxed);
   for (NodeId node = 0; node < nodes(); ++node) {
     if (!peers_[node].closing.load(std::memory_order_acquire)) continue;
-    for (Connection* connection : connections_to(node)) {
-      if (connection->qp->state() != fabric::QpState::kError) connection->qp->fail();
-    }
+    for (Connection* connection : connections_to(node)) connection->qp->fail();
     peers_[node].closing.store(false, std::memory_order_release);
   }
 }

@@ -55,7 +55,7 @@ struct Port {
     return completion;
   }
   void reset() const {
-    if (qp->state() != QpState::kError) qp->fail();
+    qp->fail();
     qp->modify(QpState::kReset);
   }
 

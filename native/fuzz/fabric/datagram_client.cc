@@ -115,7 +115,7 @@ void DatagramClient::publish() {
 void DatagramClient::tear_down() {
   state_.queue = nullptr;
   for (fabric::QueuePair* qp : {ud_.get(), dc_initiator_.get(), dc_target_.get()})
-    if (qp != nullptr && qp->state() != QpState::kError) qp->fail();
+    if (qp != nullptr) qp->fail();
   env_.poll_until(
       [&] {
         while (!queue_->overrun() && take_completions()) {

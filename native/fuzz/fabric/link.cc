@@ -220,8 +220,7 @@ void Link::post_batch() {
 // Ends the connection: all outstanding requests are flushed and counted.
 void Link::hang_up() {
   state_.queue = nullptr;
-  for (fabric::QueuePair* qp : {reliable_.get(), unreliable_.get()})
-    if (qp->state() != QpState::kError) qp->fail();
+  for (fabric::QueuePair* qp : {reliable_.get(), unreliable_.get()}) qp->fail();
   const Time deadline = env_.now() + kMillisecond;
   env_.poll_until(
       [&] {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fabric/ending.h"
 #include "fabric/overrun.h"
 #include "runtime/messages/messages.h"
 #include "runtime/messages/parts.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr std::uint32_t kProbe = ~std::uint32_t{0};  // in the place of a slot
 constexpr Time kTimeToConnect = kSecond;
-constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 }  // namespace
 
@@ -27,9 +27,8 @@ struct Inbox::Connection {
   std::unique_ptr<fabric::QueuePair> qp;
   std::vector<std::uint32_t> sending;  // slots
   bool probing = false;
-  // No probe before: the peer may not have connected its end yet. After close(): the NIC may still
-  // have completions to give.
-  Time silent_until = 0;
+  Time silent_until = 0;  // no probe before: the peer may not have connected its end yet
+  Time failed = 0;        // by close()
   std::array<std::uint64_t, kWindow> newest{};  // ids of the last calls, by slot of the peer
 };
 
@@ -230,19 +229,16 @@ void Inbox::close(std::uint64_t number) {
   Connection& connection = *found->second;
   by_qp_.erase(connection.qp->qp_num());
   by_peer_.erase(name_of(connection.of));
-  if (connection.qp->state() != fabric::QpState::kError) connection.qp->fail();
-  connection.silent_until = env_.now() + kTimeToFlush;
+  connection.qp->fail();
+  connection.failed = env_.now();
   closing_.push_back(std::move(found->second));
   connections_.erase(found);
 }
 
-// A queue pair that goes takes its completions with it, and they name the receives that it has
-// taken: without them the inbox would lose these. So they are handled first. No completion is left
-// that another queue pair of the same number could be taken for.
 void Inbox::end_closed() {
   std::vector<std::unique_ptr<Connection>> ended;
   for (auto& each : closing_) {
-    if (each->silent_until <= env_.now() && each->qp->is_quiet()) ended.push_back(std::move(each));
+    if (fabric::has_flushed(*each->qp, each->failed, env_.now())) ended.push_back(std::move(each));
   }
   if (ended.empty()) return;
   std::erase(closing_, nullptr);
@@ -274,7 +270,7 @@ std::optional<Request> Inbox::next(Time deadline, Wait wait) {
       is_closing = !closing_.empty();
     }
     Time until = all_posted ? deadline : std::min(deadline, env_.now() + kRetry);
-    if (is_closing) until = std::min(until, env_.now() + kTimeToFlush);
+    if (is_closing) until = std::min(until, env_.now() + fabric::kTimeToFlush);
     if (!wait([this] { return look_for_requests(); }, until, completions_->watch()) &&
         until == deadline)
       return std::nullopt;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "fabric/ending.h"
 #include "systems/krcore/service.h"
 
 namespace pyrdma::krcore {
@@ -22,7 +23,6 @@ constexpr Time kOfferAnswered = 500 * kMillisecond;
 constexpr Time kOfferKept = 4 * kOfferAnswered;
 constexpr std::size_t kMostUnconfirmed = 2;  // offers of a node to a pool
 constexpr Time kMade = 5 * kSecond;
-constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 /// Tells whether a queue pair of the pool is the one that a message of its peer names.
 bool is_between(PhysicalQp& qp, const ControlMessage& message) {
@@ -423,17 +423,15 @@ void Service::end_left() {
 // Of the builder.
 void Service::end(CorePool& pool, std::unique_ptr<PhysicalQp> qp) {
   if (qp->qp().state() == fabric::QpState::kReset) return;  // it has taken nothing
-  if (qp->qp().state() != fabric::QpState::kError) qp->qp().fail();
+  qp->qp().fail();
   qp->left_at = env_.now();
   pool.ending.push_back(std::move(qp));
 }
 
-// A queue pair that is destroyed takes its completions along, and they name the buffers that it has
-// taken, with messages that have been acknowledged. So they are taken first. No completion is left
-// either that a later queue pair of the same number could be taken for.
+// The last completions name buffers with messages that have been acknowledged.
 void Service::destroy_ended(CorePool& pool) {
   const auto may_go = [&](const std::unique_ptr<PhysicalQp>& each) {
-    return env_.now() - each->left_at >= kTimeToFlush && each->qp().is_quiet();
+    return fabric::has_flushed(each->qp(), each->left_at, env_.now());
   };
   const auto gone = std::partition(pool.ending.begin(), pool.ending.end(), std::not_fn(may_go));
   if (gone == pool.ending.end()) return;

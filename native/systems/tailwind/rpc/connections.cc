@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fabric/ending.h"
 #include "fabric/sender.h"
 #include "systems/tailwind/rpc/transport.h"
 
@@ -12,7 +13,6 @@ namespace pyrdma::tailwind {
 namespace {
 
 constexpr Time kKnockInterval = 200 * kMicrosecond;  // doubles up to a hundredfold
-constexpr Time kTimeToFlush = kMillisecond;  // for the NIC: its last completions come by then
 
 }  // namespace
 
@@ -278,7 +278,7 @@ void Transport::end_log(ServerId peer) {
 // A write that the peer's CPU carries out may be under way.
 void Transport::end(ServerId peer, std::unique_ptr<fabric::QueuePair> qp,
                     std::vector<std::uint32_t> frames) {
-  if (qp->state() != fabric::QpState::kError) qp->fail();
+  qp->fail();
   endings_.push_back({peer, std::move(qp), std::move(frames), env_.now()});
 }
 
@@ -314,13 +314,11 @@ bool Transport::is_quiet(ServerId peer) {
          });
 }
 
-// A queue pair that goes takes its completions with it, and they name the shared receives that it
-// has taken: without them this node would lose these. So they are taken first. No completion is
-// left either that a later queue pair of the same number could be taken for.
+// The polling thread takes the last completions: `passed_` says when.
 void Transport::destroy_ended(Time now) {
   std::erase_if(endings_, [&](Ending& each) {
     if (each.taken_at == 0) {
-      if (now - each.failed >= kTimeToFlush && each.qp->is_quiet())
+      if (fabric::has_flushed(*each.qp, each.failed, now))
         each.taken_at = passed_ + completion_count_;
       return false;
     }
