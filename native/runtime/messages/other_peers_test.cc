@@ -42,6 +42,14 @@ struct Stranger {
     request.connection.node = end->address().node;
     datagrams.send(inbox, messages::bytes_of(request));
   }
+  /// Takes the place of an inbox of node 0; returns the first request for a connection.
+  std::optional<messages::ConnectRequest> await_request(Env& env) {
+    env.device().rendezvous().publish_value(messages::address_key("test", 0, 0),
+                                            messages::Address{datagrams.address()});
+    fabric::Completion completion;
+    while (completions->poll({&completion, 1}) == 0) env.sleep_until(env.now() + kMicrosecond);
+    return messages::read<messages::ConnectRequest>(datagrams.take(completion).bytes);
+  }
   std::unique_ptr<fabric::ProtectionDomain> domain;
   std::unique_ptr<fabric::CompletionQueue> completions;
   MemoryPool memory;
@@ -101,12 +109,7 @@ TEST(OtherPeersSim, AnAnswerOfAStrangerConnectsNobody) {
     }
     Stranger stranger(env);
     if (env.node() == 0) {
-      env.device().rendezvous().publish_value(messages::address_key("test", 0, 0),
-                                              messages::Address{stranger.datagrams.address()});
-      fabric::Completion completion;
-      while (stranger.completions->poll({&completion, 1}) == 0)
-        env.sleep_until(env.now() + kMicrosecond);
-      asked = messages::read<messages::ConnectRequest>(stranger.datagrams.take(completion).bytes);
+      asked = stranger.await_request(env);
     } else {
       while (!asked) env.sleep_until(env.now() + kMicrosecond);
       messages::ConnectReply reply;
@@ -140,12 +143,7 @@ TEST(OtherPeersSim, AStrangerHidesNoAnswer) {
     }
     Stranger stranger(env);
     if (env.node() == 0) {
-      env.device().rendezvous().publish_value(messages::address_key("test", 0, 0),
-                                              messages::Address{stranger.datagrams.address()});
-      fabric::Completion completion;
-      while (stranger.completions->poll({&completion, 1}) == 0)
-        env.sleep_until(env.now() + kMicrosecond);
-      asked = messages::read<messages::ConnectRequest>(stranger.datagrams.take(completion).bytes);
+      asked = stranger.await_request(env);
       ASSERT_TRUE(asked.has_value());
     } else {
       while (!asked) env.sleep_until(env.now() + kMicrosecond);
