@@ -109,3 +109,27 @@ def test_report_without_tests_is_a_failure(
     code, lines = closing(tmp_path, capsys)
     assert (code, lines[-1]) == (1, "2 passed, 1 failed")
     assert "no test ran" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("cases", "said"),
+    [
+        ('<testcase classname="t" name="a"/>', ""),
+        ('<testcase name="a"><failure message="m"/></testcase>', ""),
+        ('<testcase name="a"><skipped message="no QEMU"/></testcase>', "no QEMU"),
+        ("", "no report"),
+    ],
+)
+def test_a_whole_run_without_real_verbs_says_so_in_its_last_line(
+    cases: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "python.xml").write_text(PASSED)
+    (tmp_path / "checks.txt").write_text("")
+    if cases:
+        (tmp_path / "softroce.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    main(str(tmp_path), what="all")
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert ("REAL VERBS DID NOT RUN" in last) == bool(said)
+    assert last.endswith(said)
+    main(str(tmp_path), what="native")
+    assert "VERBS" not in capsys.readouterr().out.strip().splitlines()[-1]
