@@ -39,7 +39,8 @@ def systems() -> list[dict[str, Any]]:
 
     Each has a `name`, a `title`, `mutations`, `presets`, the kinds of `faults` that it can have,
     the rare `branches` that it counts, `fewest_nodes` and `most_nodes`, and `has_histories`:
-    whether its runs record histories.
+    whether its runs record histories. `checks` has the end checks, each with the least share of
+    seeds that make it. Seeds draw up to `usual_nodes` and `usual_operations`.
     """
     core: Any = native()
     return list(core.fuzz.scenarios())
@@ -52,12 +53,16 @@ class Options:
 
     Attributes
     ----------
+    nodes
+        Number of nodes; drawn by each seed if None.
     operations
-        Operations of all clients together. Each client draws its own before it begins.
+        Operations of all clients together. Each client draws its own before it begins. Their
+        number is drawn by each seed if None.
     weak
-        Whether memory is weak; otherwise it is strong.
+        Whether memory is weak; otherwise it is strong. Drawn by each seed if None, mostly weak.
     faults
-        Settings as ``{"loss.rate": 0.01}``; a random subset of all kinds for each seed if None.
+        Settings as ``{"loss.rate": 0.01, "crash.windows": 2}``; a random subset of all kinds for
+        each seed if None. A kind with ``windows`` has so many, spread over all operations.
     kinds
         The kinds of `faults` that stay on; all if None.
     kept
@@ -71,10 +76,10 @@ class Options:
     """
 
     system: str = "fabric"
-    nodes: Annotated[int, Between(2, 32)] = 5
-    operations: Annotated[int, Between(1, 1_000_000)] = 10000
+    nodes: Annotated[int, Between(2, 32)] | None = None
+    operations: Annotated[int, Between(1, 1_000_000)] | None = None
     profile: str = "cx5"
-    weak: bool = True
+    weak: bool | None = None
     faults: Mapping[str, float] | None = None
     kinds: tuple[str, ...] | None = None
     kept: Ranges | None = None
@@ -86,10 +91,13 @@ class Options:
     def replay(self, seed: Seed, fingerprint: Seed | None = None) -> str:
         """Return the command that runs `seed` again."""
         words = ["pyrdma", "replay", self.system, "--seed", str(seed)]
-        words += ["--nodes", str(self.nodes)]
-        if not protocol.is_file(self.system):
+        if self.nodes is not None:
+            words += ["--nodes", str(self.nodes)]
+        if self.operations is not None:
             words += ["--operations", str(self.operations)]
-        words += ["--profile", self.profile, "--memory", "weak" if self.weak else "strong"]
+        words += ["--profile", self.profile]
+        if self.weak is not None:
+            words += ["--memory", "weak" if self.weak else "strong"]
         if self.faults is not None:
             words += ["--faults", "none"] if not self.faults else []
             for key, value in self.faults.items():
@@ -189,7 +197,7 @@ def fuzz(
 
     Ctrl-C ends the run; the summary then has the seeds that are done.
     """
-    summary = Summary(options.system)
+    summary = Summary(options.system, shares=_shares(options))
     folder = None if out is None else out / "fuzz" / _name_of(options.system)
     if folder is not None:
         check_output(folder / "seed.json", "--out")
@@ -207,6 +215,14 @@ def fuzz(
     summary.crashed_after.sort()
     summary.violations.sort(key=lambda violation: int(violation["seed"]))
     return summary
+
+
+def _shares(options: Options) -> dict[str, float]:
+    """Return the least shares of checks. They hold for seeds that draw everything."""
+    if replace(options, profile=Options.profile) != Options(options.system):
+        return {}
+    [shares] = [each["checks"] for each in systems() if each["name"] == options.system] or [{}]
+    return dict(shares)
 
 
 def _each(
@@ -346,6 +362,9 @@ def minimise(
             f"seed {seed} has no violation with these options: nothing to minimise"
         )
     kind = found["violations"][0][0]
+    if not protocol.is_file(options.system):
+        drawn = {name: found[name] for name in ("nodes", "operations", "weak", "faults")}
+        options = replace(options, **drawn)
 
     def fails(candidate: Options) -> bool:
         violations = run(candidate, seed)["violations"]
@@ -359,8 +378,9 @@ def minimise(
     if protocol.is_file(options.system):
         options = protocol.shorter(options, fails, found["virtual_ns"], progress)
         return options, run(options, seed)
-    whole = options.kept or ((0, options.operations - 1),)
-    ids = [i for low, high in whole for i in range(low, min(high, options.operations - 1) + 1)]
+    last = found["operations"] - 1
+    whole = options.kept or ((0, last),)
+    ids = [i for low, high in whole for i in range(low, min(high, last) + 1)]
     ids = ddmin(ids, lambda some: fails(replace(options, kept=_ranges(some))))
     options = replace(options, kept=_ranges(ids))
     if progress is not None:
@@ -376,8 +396,7 @@ def _with_few_faults(
 ) -> Options:
     """Return options without the faults before and after those that the failure needs."""
     count = sum(run(options, seed)["fired"].values())
-    own = protocol.faults_of(options, seed) if protocol.is_file(options.system) else options.faults
-    drawn = faults.random(seed) if own is None else own
+    drawn = protocol.faults_of(options, seed) if options.faults is None else options.faults
     kept = {*(options.kinds or ()), *faults.OF_ALL_KINDS}
     settings = {k: v for k, v in drawn.items() if k.split(".")[0] in kept}
 

@@ -11,8 +11,22 @@ from . import protocol
 
 __all__ = ["Summary"]
 
-_OF_SYSTEMS = {"branches", "begun", "begun_under_faults", "crashed_after", "reconnects", "restarts"}
+_OF_SYSTEMS = {
+    *("branches", "begun", "begun_under_faults", "ended", "met_fault", "crashed_after"),
+    *("reconnects", "restarts", "checks", "shares"),
+}
 """Fields of a summary that only the runs of native systems count."""
+_CHANCE = 1e-4
+"""A check counts as too rare if its share of seeds is this unlikely at the least share."""
+
+
+@dataclass
+class Check:
+    """In how many seeds an end check was made, and why it was not in the others."""
+
+    made: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Seeds by reason."""
 
 
 @dataclass
@@ -28,8 +42,14 @@ class Summary:
     reached: Counter[str] = field(default_factory=Counter)
     branches: Counter[str] = field(default_factory=Counter)
     """How often the runs took each rare branch of the protocols; 0 for a branch never taken."""
+    checks: dict[str, Check] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    """The least share of seeds that make a check."""
     begun: int = 0
     begun_under_faults: int = 0
+    ended: int = 0
+    met_fault: int = 0
+    """Operations during which a fault had an effect."""
     crashed_after: list[int] = field(default_factory=list)
     """The number of operations begun before each crash of a node."""
     reconnects: int = 0
@@ -44,6 +64,34 @@ class Summary:
     def failed_seeds(self) -> int:
         """Number of seeds with a violation, or with a second run that differed."""
         return len({v["seed"] for v in self.violations} | set(self.differing))
+
+    @property
+    def rare_checks(self) -> list[str]:
+        """Checks that fewer seeds made than their least share allows."""
+        rare = [
+            name
+            for name, least in self.shares.items()
+            if self.checks.get(name, Check()).made < least * self.seeds
+        ]
+        if not rare:
+            return []
+        from scipy.stats import binom  # takes long to load
+
+        return [
+            name
+            for name in rare
+            if binom.cdf(self.checks.get(name, Check()).made, self.seeds, self.shares[name])
+            < _CHANCE
+        ]
+
+    @property
+    def never(self) -> list[str]:
+        """What no seed reached: branches, faults that fired without an effect, and checks."""
+        return [
+            *(f"branch {name}" for name, count in self.branches.items() if not count),
+            *(f"effect of fault {name}" for name in self.fired if not self.reached[name]),
+            *(f"check {name}" for name, check in self.checks.items() if not check.made),
+        ]
 
     @property
     def bound(self) -> float | None:
@@ -69,6 +117,14 @@ class Summary:
             self.branches[branch] += count
         self.begun += found["begun"]
         self.begun_under_faults += found["begun_under_faults"]
+        self.ended += found["ended"]
+        self.met_fault += found["met_fault"]
+        for name, reason in found["checks"].items():
+            check = self.checks.setdefault(name, Check())
+            if reason:
+                check.skipped[reason] += 1
+            else:
+                check.made += 1
         self.crashed_after += found["crashed_after"]
         self.reconnects += found["reconnects"]
         self.restarts += found["restarts"]
@@ -76,5 +132,7 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; of a file without what only native systems count."""
         values = {**vars(self), "failed_seeds": self.failed_seeds, "bound_95": self.bound}
+        values["checks"] = {name: vars(check) for name, check in self.checks.items()}
+        values["rare_checks"] = self.rare_checks
         left_out = _OF_SYSTEMS if protocol.is_file(self.system) else set()
         return {name: value for name, value in values.items() if name not in left_out}

@@ -187,10 +187,10 @@ def run(
     violation: tuple[str, str] | None = None
     undecided: list[str] = []
     with Cluster.sim(
-        options.nodes,
+        options.nodes or protocol.nodes,
         options.profile,
         seed,
-        memory="weak" if options.weak else "strong",
+        memory="strong" if options.weak is False else "weak",
         faults=settings,
     ) as cluster:
         recording = cluster._open
@@ -200,7 +200,7 @@ def run(
             recording.start_timeline(*timeline.range_ps())
         try:
             result = cluster.program(
-                protocol._programs_of(options.nodes),
+                protocol._programs_of(options.nodes or protocol.nodes),
                 deadline_s=protocol.deadline_s,
                 duration_s=duration_s,
                 model=protocol.model,
@@ -309,10 +309,11 @@ def shorter(
 ) -> Options:
     """Return options with fewer nodes and a shorter run, which still fails."""
     protocol = load(options.system)
-    few = (replace(options, nodes=n) for n in range(2, options.nodes) if _is_enough(protocol, n))
+    nodes = options.nodes or protocol.nodes
+    few = (replace(options, nodes=n) for n in range(2, nodes) if _is_enough(protocol, n))
     options = next((candidate for candidate in few if fails(candidate)), options)
     if progress is not None:
-        progress(f"{options.nodes} nodes are needed")
+        progress(f"{options.nodes or nodes} nodes are needed")
     low, high = 0, virtual_ns  # a run of `low` ns does not fail
     shortest = options
     while high - low > max(1000, high // 100):

@@ -28,10 +28,11 @@ std::vector<Fault> asked_of(const std::optional<std::map<std::string, double>>& 
   return asked;
 }
 
-FaultOptions faults_of(std::uint64_t seed,
+/// Puts the settings that the user gave in place of the drawn ones.
+FaultOptions faults_of(const FaultOptions& drawn,
                        const std::optional<std::map<std::string, double>>& given,
                        const std::optional<std::vector<std::string>>& kinds) {
-  FaultOptions faults = given ? FaultOptions::from_values(*given) : FaultOptions::draw(seed);
+  FaultOptions faults = given ? FaultOptions::from_values(*given) : drawn;
   if (!kinds) return faults;
   std::array<bool, kFaults> kept{};
   for (const std::string& kind : *kinds) kept[static_cast<std::size_t>(fault_named(kind))] = true;
@@ -57,7 +58,8 @@ py::list kinds_on(const FaultOptions& faults) {
 
 py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::string& system,
                   std::uint64_t seed, const std::map<std::string, double>& profile,
-                  std::uint32_t nodes, std::uint32_t operations, bool weak,
+                  std::optional<std::uint32_t> nodes, std::optional<std::uint32_t> operations,
+                  std::optional<bool> weak,
                   const std::optional<std::map<std::string, double>>& faults,
                   const std::optional<std::vector<std::string>>& kinds,
                   const std::optional<Ranges>& kept, const std::string& mutation,
@@ -67,13 +69,16 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
   fuzz::Options options;
   {
     const py::gil_scoped_release release;
-    options.nodes = nodes;
-    options.operations = operations;
+    const fuzz::Scenario& scenario = fuzz::scenario_named(scenarios, system);
+    options = fuzz::drawn(scenario, seed);
+    if (nodes) options.nodes = *nodes;
+    if (operations) options.operations = *operations;
+    if (weak)
+      options.memory =
+          *weak ? fabric::sim::MemoryModel::weak() : fabric::sim::MemoryModel::strong();
     options.profile = fabric::sim::SimProfile::from_values(profile);
-    options.memory = weak ? fabric::sim::MemoryModel::weak() : fabric::sim::MemoryModel::strong();
-    options.faults = faults_of(seed, faults, kinds);
+    options.faults = faults_of(options.faults, faults, kinds);
     options.asked = asked_of(faults, kinds);
-    options.seed = seed;
     options.mutation = mutation;
     options.preset = preset;
     options.trace = trace;
@@ -87,11 +92,14 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
       options.kept.emplace();
       for (const auto& [first, last] : *kept) options.kept->push_back({first, last});
     }
-    const fuzz::Scenario& scenario = fuzz::scenario_named(scenarios, system);
     outcome = fuzz::run(scenario, options);
     options.faults = fuzz::limited(scenario, options.faults);
   }
   py::list violations, recorded;
+  py::dict checks;
+  for (const auto& [check, count] : outcome.checks)
+    checks[py::str(std::string(check))] =
+        count.made > 0 ? "" : std::string(count.skipped.begin()->first);
   py::dict branches;
   for (const auto& [branch, count] : outcome.branches)
     branches[py::str(std::string(branch))] = count;
@@ -100,7 +108,10 @@ py::dict run_seed(const std::vector<fuzz::Scenario>& scenarios, const std::strin
   for (const SimEventRecord& event : outcome.recorded)
     recorded.append(py::make_tuple(event.time, event.fingerprint, event.what));
   return py::dict(
-      "seed"_a = seed, "fingerprint"_a = outcome.fingerprint, "virtual_ns"_a = outcome.virtual_ns,
+      "seed"_a = seed, "nodes"_a = options.nodes, "operations"_a = options.operations,
+      "weak"_a = options.memory.is_weak(), "faults"_a = options.faults.values(),
+      "checks"_a = checks, "ended"_a = outcome.ended, "met_fault"_a = outcome.met_fault,
+      "fingerprint"_a = outcome.fingerprint, "virtual_ns"_a = outcome.virtual_ns,
       "events"_a = outcome.events, "ok"_a = outcome.ok, "fail"_a = outcome.fail,
       "info"_a = outcome.info, "checked"_a = outcome.checked, "kinds"_a = kinds_on(options.faults),
       "fired"_a = fault_counts(outcome.faults.fired),
@@ -124,15 +135,22 @@ py::list kinds_of(const fuzz::Scenario& scenario) {
   return kinds_on(fuzz::limited(scenario, all));
 }
 
+py::dict shares_of(const fuzz::Scenario& scenario) {
+  py::dict shares;
+  for (const auto& [check, least] : scenario.checks) shares[py::str(std::string(check))] = least;
+  return shares;
+}
+
 py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
   py::list all;
   for (const fuzz::Scenario& scenario : scenarios)
-    all.append(
-        py::dict("name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
-                 "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets),
-                 "faults"_a = kinds_of(scenario), "branches"_a = texts(scenario.branches),
-                 "fewest_nodes"_a = scenario.fewest_nodes, "most_nodes"_a = scenario.most_nodes,
-                 "has_histories"_a = scenario.has_histories));
+    all.append(py::dict(
+        "name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
+        "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets),
+        "faults"_a = kinds_of(scenario), "branches"_a = texts(scenario.branches),
+        "fewest_nodes"_a = scenario.fewest_nodes, "most_nodes"_a = scenario.most_nodes,
+        "has_histories"_a = scenario.has_histories, "checks"_a = shares_of(scenario),
+        "usual_nodes"_a = scenario.usual_nodes, "usual_operations"_a = scenario.usual_operations));
   return all;
 }
 
@@ -144,8 +162,8 @@ void bind_fuzz(py::module_& module, const std::vector<fuzz::Scenario>& scenarios
                   "Return what each scenario has, as pyrdma.fuzz.systems() says.");
   fuzz_module.def(
       "run", with_first(&run_seed, scenarios), py::arg("system"), py::arg("seed"),
-      py::arg("profile"), py::arg("nodes") = 5, py::arg("operations") = 10000,
-      py::arg("weak") = true, py::arg("faults") = py::none(), py::arg("kinds") = py::none(),
+      py::arg("profile"), py::arg("nodes") = py::none(), py::arg("operations") = py::none(),
+      py::arg("weak") = py::none(), py::arg("faults") = py::none(), py::arg("kinds") = py::none(),
       py::arg("kept") = py::none(), py::arg("mutation") = "", py::arg("preset") = "",
       py::arg("trace") = false, py::arg("history") = false, py::arg("events") = false,
       py::arg("timeline") = py::none(), "Run one seed; return counters, events and violations.");

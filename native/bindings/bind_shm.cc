@@ -55,7 +55,7 @@ void bind_shm(py::module_& module) {
       .def(py::init([](std::uint32_t nodes, std::uint64_t seed, const FaultValues& faults) {
              const py::gil_scoped_release release;
              return std::make_shared<ShmClusterSession>(std::make_unique<ShmWorld>(
-                 shm::ShmOptions{nodes, seed, FaultOptions::from_values(faults)}));
+                 shm::ShmOptions{nodes, seed, faults_of_cluster(faults)}));
            }),
            py::arg("nodes"), py::arg("seed") = 1, py::arg("faults") = FaultValues{})
       .def(
@@ -67,7 +67,7 @@ void bind_shm(py::module_& module) {
                        const std::string& token, const FaultValues& faults) {
              const py::gil_scoped_release release;
              return std::make_shared<ShmNodeSession>(std::make_unique<ShmNodeWorld>(
-                 "shm", session, node, nodes, token, FaultOptions::from_values(faults)));
+                 "shm", session, node, nodes, token, faults_of_cluster(faults)));
            }),
            py::arg("session"), py::arg("node"), py::arg("nodes"), py::arg("token"),
            py::arg("faults") = FaultValues{})

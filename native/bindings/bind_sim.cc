@@ -63,7 +63,7 @@ std::shared_ptr<SimSession> make_cluster(std::uint32_t nodes,
   options.profile = sim::SimProfile::from_values(profile);
   options.seed = seed;
   options.memory = memory_model(memory);
-  options.faults = FaultOptions::from_values(faults);
+  options.faults = faults_of_cluster(faults);
   return std::make_shared<SimSession>(std::make_unique<SimWorld>(std::move(options)));
 }
 

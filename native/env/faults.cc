@@ -17,7 +17,8 @@ constexpr std::array<FaultInfo, kFaults> kInfos{{
 }};
 
 constexpr Time kLongest = 3600 * kSecond;
-constexpr double kMostWindows = 1000;  // per virtual millisecond
+constexpr double kMostWindows = 1000;      // per virtual millisecond
+constexpr double kMostSpread = 1'000'000;  // windows over all operations of a run
 
 [[noreturn]] void refuse(const std::string& key, double value, const std::string& range) {
   throw Error(ErrorCode::kInvalidArgument,
@@ -56,6 +57,14 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
              info.draw == FaultDraw::kWindow ? "0 to 1000 windows per virtual millisecond"
                                              : "a probability of 0 to 1");
     setting.rate = value;
+  } else if (what == "windows") {
+    if (info.draw != FaultDraw::kWindow)
+      throw Error(ErrorCode::kInvalidArgument, "fault " + std::string(info.key) +
+                                                   " has no windows: give " +
+                                                   std::string(info.key) + ".rate");
+    if (!(value >= 0 && value <= kMostSpread)) refuse(key, value, "0 to 1000000 windows");
+    setting.windows = static_cast<std::uint32_t>(value);
+    if (setting.windows > 0 && setting.rate <= 0) setting.rate = info.rate;
   } else if (what == "min_ns" || what == "max_ns") {
     if (info.max == 0)
       throw Error(ErrorCode::kInvalidArgument,
@@ -67,7 +76,7 @@ void set_value(FaultOptions& options, const std::string& key, double value) {
   } else {
     throw Error(ErrorCode::kInvalidArgument, "fault setting " + in_quotes(key) +
                                                  " is unknown; give " + std::string(info.key) +
-                                                 ".rate, .min_ns or " + ".max_ns");
+                                                 ".rate, .windows, .min_ns or .max_ns");
   }
 }
 
@@ -127,6 +136,36 @@ FaultOptions FaultOptions::draw(std::uint64_t seed, double probability) {
       options.enable(static_cast<Fault>(i), std::exp2(4 * rng.uniform() - 2));
   }
   return options;
+}
+
+FaultOptions FaultOptions::swarm(std::uint64_t seed) {
+  Rng rng(seed, -1, "swarm of faults");
+  constexpr std::array<double, 8> kLikely{0, 0.06, 0.12, 0.12, 0.25, 0.25, 0.5, 0.5};
+  FaultOptions options = draw(seed, kLikely[rng.below(kLikely.size())]);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    if (kInfos[i].draw != FaultDraw::kWindow || options.settings[i].rate <= 0) continue;
+    Rng each(seed, -1, std::string(kInfos[i].key) + " windows");
+    const std::uint64_t share = each.below(4);
+    options.settings[i].windows = share < 2    ? 1
+                                  : share == 2 ? 2 + static_cast<std::uint32_t>(each.below(7))
+                                               : 0;
+  }
+  return options;
+}
+
+std::map<std::string, double> FaultOptions::values() const {
+  std::map<std::string, double> values;
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const Setting& setting = settings[i];
+    if (setting.rate <= 0) continue;
+    const std::string key(kInfos[i].key);
+    values[key + ".rate"] = setting.rate;
+    if (setting.windows > 0) values[key + ".windows"] = setting.windows;
+    if (setting.min != kInfos[i].min) values[key + ".min_ns"] = static_cast<double>(setting.min);
+    if (setting.max != kInfos[i].max) values[key + ".max_ns"] = static_cast<double>(setting.max);
+  }
+  if (heal_at != kForever) values["heal_at_ns"] = static_cast<double>(heal_at);
+  return values;
 }
 
 void FaultOptions::enable(Fault fault, double factor) {

@@ -105,8 +105,11 @@ const FaultInfo& fault_info(Fault fault);
 /// FaultOptions says which faults happen, how often and for how long. Default: none.
 struct FaultOptions {
   struct Setting {
-    double rate = 0;        // see FaultDraw
+    double rate = 0;        // see FaultDraw; 0: the kind is off
     Time min = 0, max = 0;  // ns; drawn evenly on a logarithmic scale
+    /// Of a kWindow that is on: this many windows, which a scenario of the fuzzer spreads over its
+    /// operations. 0: windows begin at random times.
+    std::uint32_t windows = 0;
   };
   FaultOptions();  // no fault; the durations of the table
   std::array<Setting, kFaults> settings;
@@ -127,13 +130,20 @@ struct FaultOptions {
   const Setting& operator[](Fault fault) const { return settings[static_cast<std::size_t>(fault)]; }
   bool any() const;
 
-  /// Reads the keys "loss.rate", "delay.min_ns", "delay.max_ns", "heal_at_ns", "first_fault",
-  /// "last_fault", "coordinator"; an absent key keeps its default. Throws Error(kInvalidArgument)
-  /// naming the key and the range.
+  /// Reads the keys "loss.rate", "crash.windows", "delay.min_ns", "delay.max_ns", "heal_at_ns",
+  /// "first_fault", "last_fault", "coordinator"; an absent key keeps its default. Throws
+  /// Error(kInvalidArgument) naming the key and the range.
   static FaultOptions from_values(const std::map<std::string, double>& values);
+  /// The reverse: the settings of the kinds that are on.
+  std::map<std::string, double> values() const;
   /// Draws the random subset of `seed`: each kind is on with `probability`, at a rate of 1/4 to 4
   /// times the rate of the table.
   static FaultOptions draw(std::uint64_t seed, double probability = 0.25);
+  /// Draws the faults of one of many seeds (swarm testing, Groce et al. 2012). The seed first draws
+  /// how likely each kind is: not at all, rarely, or for every second one. A kWindow then has one
+  /// window in half of the seeds, some windows in a quarter, and windows at random times in the
+  /// others.
+  static FaultOptions swarm(std::uint64_t seed);
   /// Turns a kind on at `factor` times the rate of the table.
   void enable(Fault fault, double factor = 1);
 };

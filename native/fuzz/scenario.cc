@@ -1,6 +1,7 @@
 #include "fuzz/scenario.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/quote.h"
@@ -56,6 +57,17 @@ void Outcome::report(std::string_view kind, Time now, const std::string& text) {
     violations.push_back({std::string(kind), "at " + std::to_string(now) + " ns: " + text});
 }
 
+void Outcome::made(std::string_view check) {
+  CheckCount& count = checks[check];
+  count.made = 1;
+  count.skipped.clear();
+}
+
+void Outcome::skipped(std::string_view check, std::string_view reason) {
+  CheckCount& count = checks[check];
+  if (count.made == 0 && count.skipped.empty()) count.skipped[reason] = 1;
+}
+
 std::vector<Scenario> shared_scenarios() { return {fabric_scenario()}; }
 
 const Scenario& scenario_named(std::span<const Scenario> all, std::string_view name) {
@@ -76,6 +88,20 @@ FaultOptions limited(const Scenario& scenario, FaultOptions drawn) {
   return drawn;
 }
 
+Options drawn(const Scenario& scenario, std::uint64_t seed) {
+  constexpr double kFewest = 64;
+  Rng rng(seed, -1, "swarm");
+  Options options;
+  options.seed = seed;
+  options.nodes = scenario.fewest_nodes +
+                  static_cast<NodeId>(rng.below(scenario.usual_nodes - scenario.fewest_nodes + 1));
+  options.operations = static_cast<std::uint32_t>(
+      kFewest * std::pow(std::max(1.0, scenario.usual_operations / kFewest), rng.uniform()));
+  if (rng.below(8) == 0) options.memory = fabric::sim::MemoryModel::strong();
+  options.faults = FaultOptions::swarm(seed);
+  return options;
+}
+
 Outcome run(const Scenario& scenario, const Options& options) {
   check_range("nodes", options.nodes, scenario.fewest_nodes, scenario.most_nodes);
   check_range("operations", options.operations, 1, 1'000'000);
@@ -92,6 +118,8 @@ Outcome run(const Scenario& scenario, const Options& options) {
   possible.faults = limited(scenario, options.faults);
   Outcome outcome = scenario.run(possible);
   for (const std::string_view branch : scenario.branches) outcome.branches[branch] += 0;
+  for (const CheckShare& share : scenario.checks)
+    outcome.skipped(share.check, "the run ended before it");
   return outcome;
 }
 

@@ -2,6 +2,7 @@
 // effects are checked. The same options and seed give the same run, bit for bit.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,7 +24,7 @@ struct OperationRange {
 
 struct Options {
   NodeId nodes = 5;
-  std::uint32_t operations = 10000;
+  std::uint32_t operations = 1000;
   fabric::sim::SimProfile profile;
   fabric::sim::MemoryModel memory = fabric::sim::MemoryModel::weak();
   FaultOptions faults;  // heal_at is absolute; kForever: the scenario chooses
@@ -53,6 +54,13 @@ struct Violation {
   std::string text;
 };
 
+/// How many runs made an end check, and why the others did not.
+struct CheckCount {
+  std::uint64_t made = 0;
+  std::map<std::string_view, std::uint64_t> skipped;  // by reason
+};
+using CheckCounts = std::map<std::string_view, CheckCount>;
+
 struct Outcome {
   std::uint64_t fingerprint = 0;
   Time virtual_ns = 0;
@@ -61,9 +69,11 @@ struct Outcome {
   std::uint64_t ok = 0, fail = 0, info = 0;
   FaultCounters faults;
   BranchCounts branches;  // how often the run took each rare branch of its protocols
-  std::uint64_t begun = 0, begun_under_faults = 0;  // operations
-  std::vector<std::uint64_t> crashed_after;         // number of operations begun before each crash
-  std::uint64_t reconnects = 0, restarts = 0;       // completed recoveries
+  // Operations. One has met a fault if a fault had an effect, anywhere, while it ran.
+  std::uint64_t begun = 0, begun_under_faults = 0, ended = 0, met_fault = 0;
+  CheckCounts checks;  // of one run: each is made once, or skipped for one reason
+  std::vector<std::uint64_t> crashed_after;    // number of operations begun before each crash
+  std::uint64_t reconnects = 0, restarts = 0;  // completed recoveries
   std::uint64_t torn_reads = 0, corrupt_datagrams = 0;  // seen and allowed
   std::uint64_t checked = 0;                            // operations that the checker judged
   std::vector<std::string> undecided;                   // models whose checker gave up
@@ -76,8 +86,18 @@ struct Outcome {
 
   /// Adds a violation that was found at `now`.
   void report(std::string_view kind, Time now, const std::string& text);
+  /// The run made an end check. Names and reasons are literals.
+  void made(std::string_view check);
+  /// A part of the run could not make the check. It counts as skipped unless another part makes it.
+  void skipped(std::string_view check, std::string_view reason);
 };
 inline constexpr std::size_t kMostViolations = 16;
+
+/// An end check, and the least share of all seeds that make it.
+struct CheckShare {
+  std::string_view check;
+  double least = 0;
+};
 
 struct Scenario {
   std::string_view name;
@@ -94,6 +114,11 @@ struct Scenario {
   /// Whether runs record histories that a model judges. Without, the scenario's own checks judge.
   bool has_histories = true;
   NodeId fewest_nodes = 2;
+  /// The end checks. A search of many seeds fails if fewer seeds than the share make one.
+  std::vector<CheckShare> checks = {};
+  /// The most nodes and operations that a seed draws.
+  NodeId usual_nodes = 6;
+  std::uint32_t usual_operations = 10'000;
 };
 
 /// Returns the scenarios that belong to no system.
@@ -105,8 +130,12 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
 /// Returns the faults of `drawn` that the scenario can have.
 FaultOptions limited(const Scenario& scenario, FaultOptions drawn);
 
-/// Runs the scenario, after checks that all scenarios share. Outcome::branches has an entry for
-/// each branch of the scenario.
+/// Draws what a seed decides: nodes, operations (64 or more, on a logarithmic scale), memory and
+/// faults. The scenario itself draws the options of its system.
+Options drawn(const Scenario& scenario, std::uint64_t seed);
+
+/// Runs the scenario, after checks that all scenarios share. Outcome::branches and Outcome::checks
+/// have an entry for each branch and check of the scenario.
 Outcome run(const Scenario& scenario, const Options& options);
 
 }  // namespace pyrdma::fuzz

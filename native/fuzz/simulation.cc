@@ -1,5 +1,6 @@
 #include "fuzz/simulation.h"
 
+#include <algorithm>
 #include <string>
 
 #include "check/check.h"
@@ -14,9 +15,17 @@ constexpr Time kSlowOperation = 100 * kMicrosecond;  // those that are left when
 }  // namespace
 
 void draw_end_of_faults(Options& options, Time least, Time range) {
-  if (options.faults.heal_at != kForever) return;
-  Rng rng(options.seed, -1, "fuzz heal");
-  options.faults.heal_at = least + static_cast<Time>(rng.below(static_cast<std::uint64_t>(range)));
+  FaultOptions& faults = options.faults;
+  if (faults.heal_at == kForever) {
+    Rng rng(options.seed, -1, "fuzz heal");
+    faults.heal_at = least + static_cast<Time>(rng.below(static_cast<std::uint64_t>(range)));
+  }
+  for (FaultOptions::Setting& setting : faults.settings) {
+    if (setting.windows == 0) continue;
+    setting.rate = setting.windows * static_cast<double>(kMillisecond) /
+                   static_cast<double>(std::max<Time>(1, faults.heal_at));
+    setting.windows = 0;
+  }
 }
 
 fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
@@ -34,7 +43,7 @@ fabric::sim::SimOptions simulation_of(const Options& options, Time slack) {
 
 void judge(Outcome& outcome, const Options& options, const check::History& history,
            const char* model, Time now) {
-  if (history.events().empty()) return;
+  if (history.events().empty()) return outcome.skipped(model, "no operation");
   if (options.history) {
     check::History kept = history;
     kept.header.seed = options.seed;
@@ -46,8 +55,9 @@ void judge(Outcome& outcome, const Options& options, const check::History& histo
   const check::Verdict verdict = check::check_history(history, model, limits);
   if (verdict.answer == check::Answer::kUnknown) {
     outcome.undecided.emplace_back(model);
-    return;
+    return outcome.skipped(model, "the checker gave up");
   }
+  outcome.made(model);
   outcome.checked += verdict.operations;
   if (verdict.answer == check::Answer::kNo) outcome.report(model, now, verdict.text);
 }

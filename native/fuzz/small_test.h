@@ -48,12 +48,14 @@ inline Options small_options(std::uint64_t seed, const Small& small) {
     options.memory = fabric::sim::MemoryModel::strong();
   }
   options.seed = seed;
-  options.faults = FaultOptions::draw(seed);
+  options.faults = FaultOptions::swarm(seed);
   return options;
 }
 
 /// The sums over many runs.
 struct Sums {
+  std::uint64_t runs = 0;
+  CheckCounts checks;
   std::uint64_t ok = 0, checked = 0, begun = 0, begun_under_faults = 0, undecided = 0;
   std::uint64_t crashes = 0, late_crashes = 0;  // late: after 50 operations or more
   std::uint64_t reconnects = 0, restarts = 0;
@@ -61,6 +63,11 @@ struct Sums {
   BranchCounts branches;
 
   void add(const Outcome& outcome) {
+    ++runs;
+    for (const auto& [check, count] : outcome.checks) {
+      checks[check].made += count.made;
+      for (const auto& [reason, times] : count.skipped) checks[check].skipped[reason] += times;
+    }
     ok += outcome.ok;
     checked += outcome.checked;
     begun += outcome.begun;
@@ -78,6 +85,21 @@ struct Sums {
     for (const auto& [branch, count] : outcome.branches) branches[branch] += count;
   }
 };
+
+/// Returns a line for each check of the scenario that fewer runs made than its share.
+inline std::string checks_too_rare(const Scenario& scenario, const Sums& sums) {
+  std::string text;
+  for (const auto& [check, least] : scenario.checks) {
+    const CheckCount count = sums.checks.contains(check) ? sums.checks.at(check) : CheckCount();
+    if (static_cast<double>(count.made) >= least * static_cast<double>(sums.runs)) continue;
+    text += std::string(check) + ": made in " + std::to_string(count.made) + " of " +
+            std::to_string(sums.runs) + " runs, least share " + std::to_string(least);
+    for (const auto& [reason, times] : count.skipped)
+      text += "; " + std::to_string(times) + ": " + std::string(reason);
+    text += "\n";
+  }
+  return text;
+}
 
 inline std::string describe(const Outcome& outcome) {
   std::string text;

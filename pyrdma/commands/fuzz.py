@@ -21,14 +21,17 @@ System = Annotated[
 ]
 Nodes = Annotated[
     int | None,
-    typer.Option(min=2, max=32, help="Number of nodes. Default: 5, or as a file's protocol says."),
+    typer.Option(
+        min=2, max=32, help="Number of nodes. Default: drawn by each seed; a file's protocol's own."
+    ),
 ]
 Operations = Annotated[
     int | None,
     typer.Option(
         min=1,
         max=1_000_000,
-        help="Operations of all clients together, 10000 by default. A file decides them itself.",
+        help="Operations of all clients together. Default: drawn by each seed. A file decides "
+        "them itself.",
     ),
 ]
 Virtual = Annotated[
@@ -38,7 +41,9 @@ Virtual = Annotated[
     ),
 ]
 ProfileName = Annotated[str, typer.Option("--profile", help="Name of a profile, or a TOML file.")]
-Memory = Annotated[str, typer.Option(help="weak or strong.")]
+Memory = Annotated[
+    str | None, typer.Option(help="weak or strong. Default: drawn by each seed, mostly weak.")
+]
 Faults = Annotated[
     list[str] | None,
     typer.Option(
@@ -82,7 +87,7 @@ def fuzz_system(
     nodes: Nodes = None,
     operations: Operations = None,
     profile: ProfileName = "cx5",
-    memory: Memory = "weak",
+    memory: Memory = None,
     faults: Faults = None,
     kinds: Kinds = None,
     mutation: Mutation = "",
@@ -91,12 +96,20 @@ def fuzz_system(
     twice: Annotated[
         bool, typer.Option(help="Run each seed twice; both runs must be equal.")
     ] = False,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            help="List the rare branches, effects of faults and end checks that no seed reached; "
+            "exit status 1 if there are any."
+        ),
+    ] = False,
     out: Out = Path("results"),
     as_json: Json = False,
 ) -> None:
     """Run a simulated system, or a protocol in Python, from many seeds under random faults.
 
-    Exit status: 0 no violation, 1 a violation or a history that the checker gave up on.
+    Exit status: 0 no violation, 1 a violation, a history that the checker gave up on, or an end
+    check that too few seeds made.
     """
     from .fuzz_output import fuzz_command, options_of
 
@@ -105,7 +118,7 @@ def fuzz_system(
         duration,
     )
     with terminal.progress(f"fuzz {system}") as progress:
-        status = fuzz_command(options, seeds, first, jobs, out, twice, as_json, progress)
+        status = fuzz_command(options, seeds, first, jobs, out, twice, coverage, as_json, progress)
     raise typer.Exit(status)
 
 
@@ -115,7 +128,7 @@ def replay_seed(
     nodes: Nodes = None,
     operations: Operations = None,
     profile: ProfileName = "cx5",
-    memory: Memory = "weak",
+    memory: Memory = None,
     faults: Faults = None,
     kinds: Kinds = None,
     keep: Annotated[

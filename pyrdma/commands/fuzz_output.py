@@ -25,7 +25,7 @@ def options_of(
     nodes: int | None,
     operations: int | None,
     profile: str,
-    memory: str,
+    memory: str | None,
     faults: Sequence[str],
     kinds: str | None,
     keep: str | None,
@@ -44,6 +44,7 @@ def options_of(
     if protocol.is_file(system):
         reproducibly()
         nodes = nodes or protocol.load(system).nodes
+        memory = memory or "weak"
         given = {"operations": operations, "keep": keep, "mutation": mutation, "preset": preset}
         for name, value in given.items():
             if value:
@@ -55,14 +56,14 @@ def options_of(
         )
     elif duration_s is not None:
         raise InvalidArgument("--duration is for the file of a protocol; use --operations")
-    if memory not in ("weak", "strong"):
+    if memory not in (None, "weak", "strong"):
         raise InvalidArgument(f"--memory {memory!r}: give weak or strong")
     return fuzzing.Options(
         system,
-        nodes or 5,
-        operations or 10000,
+        nodes,
+        operations,
         profile,
-        memory == "weak",
+        None if memory is None else memory == "weak",
         _settings(faults) if faults else None,
         None if kinds is None else tuple(k for k in kinds.split(",") if k and kinds != "none"),
         None if keep is None else fuzzing.parse_ranges(keep),
@@ -103,24 +104,32 @@ def fuzz_command(
     jobs: int | None,
     out: Path,
     twice: bool,
+    coverage: bool,
     as_json: bool,
     progress: fuzzing.Progress | None,
 ) -> int:
     """Run seeds and print the summary.
 
-    Returns 0 when all passed, 1 when one failed or is undecided, 130 after Ctrl-C.
+    Returns 0 when all passed; 1 when one failed or is undecided, when too few made a check, or,
+    with `coverage`, when something was never reached; 130 after Ctrl-C.
     """
     summary = fuzzing.fuzz(options, seeds, first, jobs, out, twice, progress)
     differences = {seed: fuzzing.differ(options, seed) for seed in summary.differing[:3]}
     if as_json:
-        print(json.dumps({**summary.as_dict(), "differences": differences}, indent=1))
+        document = {**summary.as_dict(), "differences": differences, "never": summary.never}
+        print(json.dumps(document, indent=1))
     else:
         _show(summary)
         for seed, where in differences.items():
             found = where or "a third run did not reproduce the difference"
             print(f"the two runs of seed {seed} differ: {found}")
             print(f"  {options.replay(seed)}")
-    if summary.failed_seeds or summary.undecided:
+        if coverage:
+            never = ", ".join(summary.never) or "nothing"
+            print(f"never reached by {summary.seeds} seeds: {never}")
+    if summary.failed_seeds or summary.undecided or summary.rare_checks:
+        return 1
+    if coverage and summary.never:
         return 1
     return 130 if summary.interrupted else 0
 
@@ -135,15 +144,27 @@ def _show(summary: fuzzing.Summary) -> None:
         print(f"    {kind:20s} {summary.fired[kind]:>10d} {summary.reached[kind]:>10d}")
     if summary.begun:
         share = 100 * summary.begun_under_faults / summary.begun
-        print(f"  {share:.0f} % of all operations began while faults were on")
+        print(
+            f"  {summary.begun} operations began, {share:.0f} % of them while faults were on; "
+            f"{summary.ended} ended, {summary.met_fault} of them after a fault had an effect"
+        )
     crashes = len(summary.crashed_after)
-    for least in (1, 50) if crashes else ():
-        late = sum(begun >= least for begun in summary.crashed_after)
-        print(f"  crashes: {late} of {crashes} after {least} operations or more")
+    for after in (1, 50) if crashes else ():
+        late = sum(begun >= after for begun in summary.crashed_after)
+        print(f"  crashes: {late} of {crashes} after {after} operations or more")
     if summary.branches:
         print("  rare branches of the protocols:")
         for branch in sorted(summary.branches):
             print(f"    {branch:34s} {summary.branches[branch]:>10d}")
+    if summary.checks:
+        print("  end checks, by the seeds that made them:")
+    for name, check in sorted(summary.checks.items()):
+        least = f", at least {100 * summary.shares[name]:.0f} %" if name in summary.shares else ""
+        rare = "; TOO FEW" if name in summary.rare_checks else ""
+        share = 100 * check.made / summary.seeds
+        print(f"    {name:34s} {check.made:>10d}  {share:.0f} %{least}{rare}")
+        for reason, count in check.skipped.most_common():
+            print(f"      not in {count}: {reason}")
     if not protocol.is_file(summary.system):
         print(f"  recoveries: {summary.reconnects} connections, {summary.restarts} nodes")
     for record in summary.violations[:10]:

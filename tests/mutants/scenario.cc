@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "chosen_mutant.h"
-#include "fuzz/small_test.h"
+#include "fabric/sim/profile_test.h"
 #include "systems/system.h"
 
 namespace {
@@ -40,8 +40,11 @@ pyrdma::FaultOptions faults_of(const std::string& names) {
   return faults;
 }
 
-fuzz::Options options_of(std::uint64_t seed, const std::vector<std::string>& given) {
-  fuzz::Options options = fuzz::small_options(seed, {});
+// What the seed draws, with the given values in place of the drawn ones.
+fuzz::Options options_of(const fuzz::Scenario& scenario, std::uint64_t seed,
+                         const std::vector<std::string>& given) {
+  fuzz::Options options = fuzz::drawn(scenario, seed);
+  options.profile = pyrdma::fabric::sim::test_profile();
   for (const std::string& each : given) {
     const std::size_t at = each.find('=');
     const std::string key = each.substr(0, at), value = each.substr(at + 1);
@@ -86,7 +89,7 @@ int main(int count, char** words) {
     const fuzz::Scenario& scenario = fuzz::scenario_named(pyrdma::systems::scenarios(), words[2]);
     for (std::uint64_t seed = first; seed < end && left > 0; ++seed) {
       limit_next_seed();
-      const fuzz::Options options = options_of(seed, given);
+      const fuzz::Options options = options_of(scenario, seed, given);
       fuzz::Outcome outcome;
       try {
         outcome = run(scenario, options);

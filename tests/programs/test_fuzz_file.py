@@ -205,7 +205,7 @@ def test_a_violation_is_made_smaller(broken: str) -> None:
     smaller, found = fuzzing.minimise(options, seed)
     assert found["violations"][0][0] == "register"
     assert smaller.kinds == ()
-    assert smaller.nodes < 4
+    assert smaller.nodes in (2, 3)
     assert found["ok"] < whole["ok"]
     assert found["virtual_ns"] <= whole["virtual_ns"]
     assert "--duration" in smaller.replay(seed)

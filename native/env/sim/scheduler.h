@@ -217,6 +217,7 @@ class SimScheduler {
   /// Takes back a request that has ended no call.
   void forget_stop() { stop_.store(false, std::memory_order_relaxed); }
   void set_time_limit(Picos limit) { time_limit_ = limit; }
+  Picos time_limit() const { return time_limit_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
   /// Random draws change the fingerprint too: Rng::fold_into.
   std::uint64_t* fingerprint_fold() { return &fingerprint_; }

@@ -302,6 +302,15 @@ bool SimCluster::faults_are_on() const { return state_->driver->is_on(); }
 
 void SimCluster::begin_faults() { state_->driver->begin(); }
 
+void SimCluster::open_fault(Fault fault) { state_->driver->open_soon(fault); }
+
+void SimCluster::postpone_heal(Time at) { state_->driver->heal_not_before(to_picos(at)); }
+
+void SimCluster::postpone_time_limit(Time at) {
+  SimScheduler& scheduler = state_->scheduler;
+  scheduler.set_time_limit(std::max(scheduler.time_limit(), to_picos(at)));
+}
+
 void SimCluster::heal() { state_->driver->heal(); }
 
 const FaultCounters& SimCluster::fault_counters() const { return state_->fabric.fault_counters; }

@@ -127,8 +127,15 @@ class SimCluster {
   bool faults_are_on() const;
   /// Begins the faults that FaultOptions::at_once held back. No effect the second time.
   void begin_faults();
+  /// Opens a window of a fault now, at a place and for a time that are drawn. No effect unless
+  /// faults are on, and this kind is.
+  void open_fault(Fault fault);
   /// Ends all faults now (see FaultOptions::heal_at).
   void heal();
+  /// Moves the end of all faults (FaultOptions::heal_at), and the time limit of run(), to these
+  /// times unless they are later already.
+  void postpone_heal(Time at);
+  void postpone_time_limit(Time at);
   const FaultCounters& fault_counters() const;
   /// Counts of Env::reached(), over all nodes.
   const BranchCounts& branches() const;

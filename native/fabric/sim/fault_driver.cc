@@ -44,8 +44,9 @@ FaultDriver::FaultDriver(SimCluster& cluster, Fabric& fabric,
     stream_.hold();
     for (const auto& nic : fabric.nics) nic->faults()->stream.hold();
   }
-  if (options.faults.heal_at != kForever)
-    fabric.scheduler.schedule(timer(Timer::What::kHeal), to_picos(options.faults.heal_at));
+  if (options.faults.heal_at == kForever) return;
+  heal_at_ = to_picos(options.faults.heal_at);
+  fabric.scheduler.schedule(timer(Timer::What::kHeal), heal_at_);
 }
 
 void FaultDriver::begin() {
@@ -60,7 +61,9 @@ void FaultDriver::begin() {
 void FaultDriver::schedule_windows() {
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
-    if (fault_info(fault).draw != FaultDraw::kWindow || options_.faults[fault].rate <= 0) continue;
+    const FaultOptions::Setting& setting = options_.faults[fault];
+    if (fault_info(fault).draw != FaultDraw::kWindow || setting.rate <= 0 || setting.windows > 0)
+      continue;
     Timer& window = timer(Timer::What::kWindow);
     window.fault = fault;
     schedule_window(window, fabric_.scheduler.clock());
@@ -103,7 +106,11 @@ void FaultDriver::due(Timer& timer, Picos now) {
       if (stream_.healed()) return;
       open(timer.fault, now);
       return schedule_window(timer, now);
+    case Timer::What::kOneWindow:
+      if (!stream_.healed()) open(timer.fault, now);
+      return;
     case Timer::What::kHeal:
+      if (now < heal_at_) return fabric_.scheduler.schedule(timer, heal_at_);
       return cluster_.heal();
     case Timer::What::kKill:
       return cluster_.kill(timer.node, timer.how);
@@ -120,6 +127,13 @@ NodeId FaultDriver::any_node(Fault fault) {
 
 std::uint32_t FaultDriver::any_port(Fault fault) {
   return static_cast<std::uint32_t>(stream_.stream(fault).below(fabric_.nics.size()));
+}
+
+void FaultDriver::open_soon(Fault fault) {
+  if (!is_on() || options_.faults[fault].rate <= 0) return;
+  Timer& window = timer(Timer::What::kOneWindow);
+  window.fault = fault;
+  fabric_.scheduler.schedule(window, fabric_.scheduler.clock());
 }
 
 void FaultDriver::open(Fault fault, Picos now) {

@@ -2,6 +2,7 @@
 // of each window. All windows end at FaultOptions::heal_at. The parts that a fault hits hold the
 // effect of an open window: NicFaults, Reachability, the scheduler and the simulated disk.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,11 @@ class FaultDriver {
   /// Begins faults that were held back; see FaultOptions::at_once.
   void begin();
   bool is_on() const { return options_.faults.any() && !stream_.healed(); }
+  /// Opens a window now, at a place and for a time that are drawn. This is an event of its own,
+  /// since the caller may be a thread of the node that a crash hits.
+  void open_soon(Fault fault);
+  /// The faults end at `at` instead of FaultOptions::heal_at, if that is later.
+  void heal_not_before(Picos at) { heal_at_ = std::max(heal_at_, at); }
   void heal();
 
  private:
@@ -33,6 +39,7 @@ class FaultDriver {
     FaultDriver& driver;
     enum class What : std::uint8_t {
       kWindow,
+      kOneWindow,
       kHeal,
       kKill,
       kRestart,
@@ -66,6 +73,7 @@ class FaultDriver {
   };
   FaultStream stream_;
   bool begun_ = false;
+  Picos heal_at_ = 0;
   std::vector<std::vector<SlowWindow>> slow_;  // one list per node
   std::vector<std::unique_ptr<Timer>> timers_;
 };

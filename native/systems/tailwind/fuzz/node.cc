@@ -198,10 +198,7 @@ class Fate {
                                                        {Fault::host_crash, Crash::kHost},
                                                        {Fault::battery_crash, Crash::kHostBattery}};
 
-  bool is_due(Fault fault) {
-    const double rate = world_.options.faults[fault].rate;
-    return rng_.uniform() < rate * static_cast<double>(kPause) / kMillisecond;
-  }
+  bool is_due(Fault fault) { return world_.phase.begins(fault, kPause, rng_); }
 
   /// Nobody but the first client reaches the server, for longer than the others wait.
   void cut_off(NodeId server) {

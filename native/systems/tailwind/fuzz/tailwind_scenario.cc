@@ -97,6 +97,7 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   lower_losses_of_servers(options);
   spare_coordinator(options);
   fuzz::FaultPhase phase(options, outcome);
+  phase.leave({Fault::crash, Fault::host_crash, Fault::battery_crash});
   World world(options, outcome, phase);
   world.bugs = Bugs::named(options.mutation);
   options.faults.coordinator = world.shape.store.coordinator;

@@ -36,8 +36,7 @@ class Fate {
   void turn() {
     if (world_.outcome.begun == 0 || !world_.cluster->faults_are_on()) return;
     for (const Fault fault : {Fault::crash, Fault::host_crash}) {
-      const double rate = world_.options.faults[fault].rate;
-      if (rng_.uniform() >= rate * static_cast<double>(kTurn) / kMillisecond) continue;
+      if (!world_.phase.begins(fault, kTurn, rng_)) continue;
       world_.kill(world_.shape.storages + static_cast<NodeId>(rng_.below(world_.shape.clients)),
                   fault);
     }

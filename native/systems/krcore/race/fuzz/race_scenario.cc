@@ -50,6 +50,7 @@ fuzz::Outcome run_race(const fuzz::Options& wanted) {
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
   fuzz::FaultPhase phase(options, outcome);
+  phase.leave({Fault::crash, Fault::host_crash});
   scenario::World world(options, outcome, phase);
   fabric::sim::SimOptions simulation = fuzz::simulation_of(options, 8 * options.recovery_limit);
   // The simulator only sees that there are faults.
