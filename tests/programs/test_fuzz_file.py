@@ -151,7 +151,7 @@ def test_a_trace_is_in_the_order_of_time_and_names_what_did_it(broken: str, tmp_
     faults = [line for line in found["trace"] if "faults: loss" in line]
     assert len(faults) == found["fired"]["loss"] > 0
     nodes = {line.split(",")[0].partition("  ")[2] for line in found["trace"] if "  node " in line}
-    assert nodes == {f"node {number}" for number in range(5)}
+    assert nodes == {f"node {number}" for number in range(4)}
 
 
 def test_a_seed_that_ends_early_has_a_verdict_and_no_history(tmp_path: Path) -> None:
