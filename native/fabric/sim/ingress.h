@@ -21,6 +21,7 @@ class Ingress {
   Picos receive(Message& message, Picos now);
   /// Takes `packets` short packets that the simulation does not follow.
   void receive_control(std::uint32_t packets);
+  void drop_backlog(Picos now) { pipeline_.drop_backlog(now); }
 
  private:
   Picos drop();

@@ -189,6 +189,14 @@ void Nic::fail_until(Picos until) {
   queue_pairs.for_each([](QueuePairCore& qp) { qp.enter_error(); });
 }
 
+void Nic::heal() {
+  failed_until_ = 0;
+  const Picos now = fabric_.scheduler.clock();
+  ingress.drop_backlog(now);
+  responder.drop_backlog(now);
+  requester.drop_backlog(now);
+}
+
 void Nic::reseed_numbers(std::uint32_t node) {
   regions.reseed(Rng(seed_, node, kKeys));
   queue_pairs.reseed(Rng(seed_, node, kNumbers));

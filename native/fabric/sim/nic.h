@@ -163,7 +163,8 @@ class alignas(64) Nic final {
   /// Puts all queue pairs into the error state and loses all packets until then. The node stays up.
   void fail_until(Picos until);
   bool has_failed(Picos now) const { return failed_until_ > now; }
-  void heal() { failed_until_ = 0; }
+  /// Ends a failure, and the backlog of a NIC that was slow.
+  void heal();
   /// Makes queue pair numbers and keys repeat those that `node` draws from its start.
   void reseed_numbers(std::uint32_t node);
   /// Draws the first packet sequence number of a connection.

@@ -45,6 +45,41 @@ TEST(NodeFaults, APausedNodesMemoryAnswers) {
   EXPECT_LT(wrote + 500 * kMicrosecond, resumed);
 }
 
+// The clock of the slow thread is far ahead when it rings the doorbell.
+TEST(NodeFaults, ASlowThreadDoesNotKeepTheNicFromOthers) {
+  FaultyWorld world({});
+  Side here(world, 0), there(world, 1);
+  QpOptions options;
+  options.max_inline = 64;  // the NIC takes an inline request at once, without its turn
+  const auto connected = [&] {
+    auto one = here.queue_pair(options), other = there.queue_pair(options);
+    one->connect(other->address());
+    other->connect(one->address());
+    return std::pair(std::move(one), std::move(other));
+  };
+  const auto slow = connected(), quick = connected();
+  const auto write = [&](QueuePair& qp) {
+    return qp.write(here.memory->sge(0, 8), there.memory->remote(), 64, 0, kSignaled | kInline);
+  };
+  Time posted = 0, ended = 0;
+  world.cluster.run([&](Env& env) {
+    if (env.node() != 0) return;
+    const Time begin = env.now();
+    world.cluster.slow_down(0, 10, 10 * kMicrosecond);
+    const auto thread = env.spawn("slow", [&] {
+      EXPECT_TRUE(write(*slow.first));
+      posted = env.now();
+    });
+    env.sleep_until(begin + 20 * kMicrosecond);
+    EXPECT_TRUE(write(*quick.first));
+    EXPECT_EQ(here.await_send().status, Status::kSuccess);
+    ended = env.now();
+    thread->join();
+    EXPECT_EQ(here.await_send().status, Status::kSuccess);
+  });
+  EXPECT_LT(ended + 10 * kMicrosecond, posted);
+}
+
 TEST(NodeFaults, ACrashedNodeComesBackWithTheNextIncarnation) {
   FaultyWorld world({});
   std::vector<std::uint32_t> incarnations;

@@ -87,6 +87,7 @@ class Requester final : public SimEvent {
   void unblock(QueuePairCore& qp);
   /// The requester may use the link again at `when`.
   void resume(Picos when);
+  void drop_backlog(Picos now) { engine_.drop_backlog(now); }
   /// The engine serves a response that it has at `ready`. Returns when it is served.
   Picos serve_response(Picos now, Picos ready, Picos time) {
     return engine_.serve(now, ready, time);

@@ -1,6 +1,7 @@
 // The responder works between the port and the memory. A request passes the responder engine. The
 // responder finds the queue pair, executes the request in order and answers it.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -46,6 +47,10 @@ class ResponderState {
 class Responder {
  public:
   explicit Responder(Nic& nic) : nic_(nic) {}
+  void drop_backlog(Picos now) {
+    engine_.drop_backlog(now);
+    for (Picos& free : address_free_) free = std::min(free, now);
+  }
 
   /// Schedules a request whose last byte reaches the port at `arrival`. The event comes when an
   /// idle responder will have executed the request.

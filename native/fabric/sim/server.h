@@ -32,6 +32,8 @@ class Server {
   }
   /// Returns the time at which all jobs are done that do not wait for something else.
   Picos free_at() const { return free_; }
+  /// Gives up the jobs that wait at `now`. Their times stay as they were told.
+  void drop_backlog(Picos now) { free_ = std::min(free_, now); }
 
  private:
   Picos free_ = 0;
