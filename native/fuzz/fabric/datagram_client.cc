@@ -257,6 +257,7 @@ void DatagramClient::append_to_log(const PlannedOperation& op) {
     world_.violation("liveness", "node " + std::to_string(node_.id) +
                                      ": its disk failed after all faults had ended");
   }
+  if (op.probe) log_.finish();
   ++state_.next;
   if (state_.next == state_.plan.size() && !state_.done) world_.finish(state_);
 }

@@ -211,7 +211,7 @@ void DatagramClient::received(const Completion& completion) {
   if (!known_writer || found.least != found.most || found.most == kNoVersion ||
       completion.byte_count < header + 8 || length % 8 != 0) {
     ++world_.outcome.corrupt_datagrams;
-    if (shared || !world_.on(Fault::corruption))
+    if (shared || !world_.happened(Fault::corruption))
       complain("a payload of " + std::to_string(length) + " bytes is corrupt");
     return;
   }
@@ -220,7 +220,7 @@ void DatagramClient::received(const Completion& completion) {
     return complain("version " + std::to_string(found.least) + " of node " +
                     std::to_string(writer / n) + " was never sent");
   if (sender.received.size() <= found.least) sender.received.resize(found.least + 64);
-  if (sender.received[found.least] && (shared || !world_.on(Fault::duplicate)))
+  if (sender.received[found.least] && (shared || !world_.happened(Fault::duplicate)))
     complain("version " + std::to_string(found.least) + " of node " + std::to_string(writer / n) +
              " came twice");
   sender.received[found.least] = true;

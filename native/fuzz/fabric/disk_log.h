@@ -13,9 +13,12 @@ class DiskLog {
   /// Appends an entry; sometimes syncs, or reads an entry back. Returns false when the disk
   /// refused.
   bool append();
+  /// Judges all entries at the end of the run.
+  void finish();
 
  private:
-  void recover();
+  /// Judges all entries. Returns the number up to the last one that could be read.
+  std::size_t read_all();
   void judge(std::size_t at, std::span<const std::byte> entry, bool must_be_there);
   Node& node_;
   World& world_;

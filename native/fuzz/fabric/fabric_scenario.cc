@@ -56,7 +56,14 @@ Scenario fabric_scenario() {
   return {"fabric",
           "one-sided requests, atomics, sends, datagrams and a log, between all nodes",
           &run_fabric,
-          {"unordered_writes", "reads_do_not_drain", "nondeterminism"}};
+          {"unordered_writes", "reads_do_not_drain", "nondeterminism"},
+          {},
+          {},
+          {},
+          32,
+          true,
+          2,
+          {{"register", 0.7}, {"memory", 1}, {"log", 0.8}, {"log after a crash", 0.05}}};
 }
 
 }  // namespace pyrdma::fuzz

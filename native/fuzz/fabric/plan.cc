@@ -7,8 +7,10 @@
 namespace pyrdma::fuzz {
 namespace {
 
-// One operation in this many belongs to a node, not to a link.
-constexpr std::uint32_t kNodeShare = 10;
+// One operation in this many belongs to a node, not to a link. The seed draws which.
+constexpr std::array<std::uint32_t, 4> kNodeShares{2, 5, 10, 20};
+// The factors by which a seed has a kind of operation more or less often.
+constexpr std::array<std::uint32_t, 6> kFactors{0, 1, 1, 1, 1, 5};
 constexpr std::uint32_t kLongestBatch = 16;
 constexpr std::uint32_t kPerWord = 40;
 
@@ -16,34 +18,52 @@ struct Share {
   Kind kind;
   std::uint32_t weight;
 };
-constexpr std::array<Share, 10> kLinkShares{{{Kind::kWrite, 24},
-                                             {Kind::kWriteImm, 5},
-                                             {Kind::kRead, 14},
-                                             {Kind::kReadOther, 15},
-                                             {Kind::kFetchAdd, 9},
-                                             {Kind::kCompareSwap, 9},
-                                             {Kind::kSend, 8},
-                                             {Kind::kSendImm, 4},
-                                             {Kind::kUcWrite, 7},
-                                             {Kind::kUcSend, 5}}};
-constexpr std::array<Share, 6> kNodeShares{{{Kind::kDatagram, 45},
-                                            {Kind::kDcWrite, 15},
-                                            {Kind::kDcRead, 15},
-                                            {Kind::kDcFetchAdd, 8},
-                                            {Kind::kDcSend, 7},
-                                            {Kind::kLogAppend, 10}}};
+constexpr std::array<Share, 10> kLinkKinds{{{Kind::kWrite, 24},
+                                            {Kind::kWriteImm, 5},
+                                            {Kind::kRead, 14},
+                                            {Kind::kReadOther, 15},
+                                            {Kind::kFetchAdd, 9},
+                                            {Kind::kCompareSwap, 9},
+                                            {Kind::kSend, 8},
+                                            {Kind::kSendImm, 4},
+                                            {Kind::kUcWrite, 7},
+                                            {Kind::kUcSend, 5}}};
+constexpr std::array<Share, 6> kOwnKinds{{{Kind::kDatagram, 45},
+                                          {Kind::kDcWrite, 15},
+                                          {Kind::kDcRead, 15},
+                                          {Kind::kDcFetchAdd, 8},
+                                          {Kind::kDcSend, 7},
+                                          {Kind::kLogAppend, 40}}};
 
+/// The kinds of operations of a run, and how often each is drawn.
 template <std::size_t N>
-Kind pick(const std::array<Share, N>& shares, Rng& rng) {
-  std::uint64_t all = 0;
-  for (const Share& share : shares) all += share.weight;
-  std::uint64_t at = rng.below(all);
-  for (const Share& share : shares) {
-    if (at < share.weight) return share.kind;
-    at -= share.weight;
+class Mix {
+ public:
+  Mix(std::array<Share, N> shares, std::uint64_t seed) : shares_(shares) {
+    Rng rng(seed, static_cast<std::int64_t>(N), "fuzz mix of operations");
+    for (Share& share : shares_) all_ += share.weight *= kFactors[rng.below(kFactors.size())];
+    if (all_ > 0) return;
+    shares_ = shares;
+    for (const Share& share : shares_) all_ += share.weight;
   }
-  return shares.back().kind;
-}
+  Kind pick(Rng& rng) const {
+    std::uint64_t at = rng.below(all_);
+    for (const Share& share : shares_) {
+      if (at < share.weight) return share.kind;
+      at -= share.weight;
+    }
+    return shares_.back().kind;
+  }
+
+ private:
+  std::array<Share, N> shares_;
+  std::uint64_t all_ = 0;
+};
+struct Load {
+  explicit Load(std::uint64_t seed) : links(kLinkKinds, seed), own(kOwnKinds, seed) {}
+  Mix<kLinkKinds.size()> links;
+  Mix<kOwnKinds.size()> own;
+};
 
 struct Numbers {
   std::uint32_t first, count;
@@ -53,7 +73,8 @@ struct Numbers {
 // to to.
 Numbers numbers_of(const Options& options, NodeId from, NodeId to) {
   const std::uint32_t n = options.nodes, links = n * (n - 1);
-  const std::uint32_t of_nodes = options.operations / kNodeShare;
+  Rng rng(options.seed, -1, "fuzz share of nodes");
+  const std::uint32_t of_nodes = options.operations / kNodeShares[rng.below(kNodeShares.size())];
   const std::uint32_t of_links = options.operations - of_nodes;
   auto part = [](std::uint32_t all, std::uint32_t parts, std::uint32_t index) {
     const auto begin = [&](std::uint64_t i) {
@@ -79,10 +100,11 @@ std::uint16_t word_at(const Options& options, std::uint32_t index, std::uint32_t
 }
 
 // `previous` is the previous operation of the same batch, or null.
-PlannedOperation draw_one(const Options& options, bool of_node, std::uint32_t index,
-                          std::uint32_t count, const PlannedOperation* previous, Rng& rng) {
+PlannedOperation draw_one(const Options& options, const Load& load, bool of_node,
+                          std::uint32_t index, std::uint32_t count,
+                          const PlannedOperation* previous, Rng& rng) {
   PlannedOperation op;
-  op.kind = of_node ? pick(kNodeShares, rng) : pick(kLinkShares, rng);
+  op.kind = of_node ? load.own.pick(rng) : load.links.pick(rng);
   if (previous != nullptr && route_of(op.kind) != route_of(previous->kind))
     op.kind = previous->kind;
   if (options.profile.nic_has_dc == 0 && route_of(op.kind) == Route::kDc) op.kind = Kind::kDatagram;
@@ -153,12 +175,13 @@ std::uint32_t atomic_words(const Options& options) {
 Plan draw_plan(const Options& options, NodeId from, NodeId to, Time span) {
   const Numbers numbers = numbers_of(options, from, to);
   Rng rng(options.seed, from * options.nodes + to, "fuzz operations");
+  const Load load(options.seed);
   Plan plan;
   plan.reserve(numbers.count + 3);
   std::uint32_t left = 0;
   for (std::uint32_t i = 0; i < numbers.count; ++i) {
-    PlannedOperation op =
-        draw_one(options, from == to, i, numbers.count, left == 0 ? nullptr : &plan.back(), rng);
+    PlannedOperation op = draw_one(options, load, from == to, i, numbers.count,
+                                   left == 0 ? nullptr : &plan.back(), rng);
     op.id = numbers.first + i;
     if (left == 0) {
       left = 1 + static_cast<std::uint32_t>(rng.below(kLongestBatch));

@@ -143,6 +143,7 @@ void World::check_words() {
 }
 
 void World::check_memory() {
+  outcome.made("memory");
   for (NodeId node = 0; node < options.nodes; ++node) {
     if (nodes[node].shared) nodes[node].all.push_back(std::move(nodes[node].shared));
     for (const auto& arena : nodes[node].all)

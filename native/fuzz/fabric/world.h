@@ -118,6 +118,10 @@ class World {
 
   void violation(const char* kind, const std::string& text);
   bool on(Fault fault) const { return options.faults[fault].rate > 0; }
+  /// Returns true if the fault has happened, at any node.
+  bool happened(Fault fault) const {
+    return cluster->fault_counters().fired[static_cast<std::size_t>(fault)] > 0;
+  }
   Time now() const { return cluster->now(); }
   bool healed() const { return now() >= options.faults.heal_at; }
   /// An operation begins.
