@@ -93,8 +93,10 @@ Options drawn(const Scenario& scenario, std::uint64_t seed) {
   Rng rng(seed, -1, "swarm");
   Options options;
   options.seed = seed;
-  options.nodes = scenario.fewest_nodes +
-                  static_cast<NodeId>(rng.below(scenario.usual_nodes - scenario.fewest_nodes + 1));
+  const NodeId most =
+      std::max(scenario.fewest_nodes, std::min(scenario.usual_nodes, scenario.most_nodes));
+  options.nodes =
+      scenario.fewest_nodes + static_cast<NodeId>(rng.below(most - scenario.fewest_nodes + 1));
   options.operations = static_cast<std::uint32_t>(
       kFewest * std::pow(std::max(1.0, scenario.usual_operations / kFewest), rng.uniform()));
   if (rng.below(8) == 0) options.memory = fabric::sim::MemoryModel::strong();

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyrdma import check, faults
+from pyrdma import Cluster, check, faults
 from pyrdma import fuzz as fuzzing
 from pyrdma.commands import fuzz_output
 from pyrdma.errors import InvalidArgument
@@ -314,3 +315,53 @@ def test_wrong_options_are_named(words: list[str], values: list[str]) -> None:
 
 def test_ranges() -> None:
     assert fuzzing.parse_ranges("3,5-9\n12") == ((3, 3), (5, 9), (12, 12))
+
+
+def test_a_seed_draws_its_configuration() -> None:
+    [system] = [each for each in fuzzing.systems() if each["name"] == "fabric"]
+    runs = [fuzzing.run(fuzzing.Options(), seed) for seed in range(1, 41)]
+    nodes = {found["nodes"] for found in runs}
+    operations = [found["operations"] for found in runs]
+    assert nodes == set(range(system["fewest_nodes"], system["usual_nodes"] + 1))
+    assert 64 <= min(operations) < 200 < 2000 < max(operations) <= system["usual_operations"]
+    assert {found["weak"] for found in runs} == {True, False}
+    assert 1 in [found["faults"].get("crash.windows") for found in runs]
+    given = fuzzing.run(fuzzing.Options(nodes=3, operations=77, weak=False), 5)
+    assert (given["nodes"], given["operations"], given["weak"]) == (3, 77, False)
+
+
+def test_windows_are_spread_over_the_operations() -> None:
+    fired: Counter[str] = Counter()
+    having = [each["name"] for each in fuzzing.systems() if "slow_node" in each["faults"]]
+    for name in having:
+        options = fuzzing.Options(name, operations=200, faults={"slow_node.windows": 3})
+        for seed in range(1, 4):
+            fired[name] += fuzzing.run(options, seed)["fired"].get("slow_node", 0)
+    assert all(fired[name] for name in having), fired
+    with raises(InvalidArgument, "crash.windows", "crash.rate"):
+        Cluster.sim(2, "cx5", 1, faults={"crash.windows": 1})
+    with raises(InvalidArgument, "loss has no windows", "loss.rate"):
+        fuzzing.run(fuzzing.Options(faults={"loss.windows": 1}), 1)
+
+
+def test_a_check_that_too_few_seeds_make_fails_the_search() -> None:
+    summary = fuzzing.Summary("fabric", shares={"often": 0.5, "always": 1.0, "never": 0.5})
+    found = {**fuzzing.run(SMALL, 1), "checks": {"often": "", "always": "", "never": "no reason"}}
+    for _ in range(60):
+        summary.add(found)
+    assert summary.rare_checks == ["never"]
+    assert summary.checks["never"].skipped == {"no reason": 60}
+    assert summary.as_dict()["checks"]["often"]["made"] == 60
+    few = fuzzing.Summary("fabric", shares={"never": 0.5})
+    few.add(found)
+    assert few.rare_checks == [], "one seed proves nothing"
+
+
+def test_what_no_seed_reached_is_listed() -> None:
+    words = ("fuzz", "fabric", "--seeds", "2", "--faults", "loss.rate=0.01", "--operations", "100")
+    plain, listed = command(*words), command(*words, "--coverage", "--json")
+    assert plain.returncode == 0, plain.stderr
+    assert "memory" in plain.stdout, "the end checks"
+    document = json.loads(listed.stdout)
+    assert listed.returncode == (1 if document["never"] else 0)
+    assert "check log after a crash" in document["never"]
