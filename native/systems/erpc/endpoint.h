@@ -160,6 +160,7 @@ class Endpoint {
   friend class RequestHandle;
   friend class Workers;
   friend class Bugs;
+  friend class EndpointProbe;  // of tests
 
   struct WheelEntry {
     std::uint32_t session, packet;
