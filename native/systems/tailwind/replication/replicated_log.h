@@ -129,6 +129,7 @@ class ReplicatedLog {
   }
 
  private:
+  friend class ReplicatedLogProbe;  // of tests
   static constexpr std::uint64_t kNoVersion = ~std::uint64_t{0};
   enum class State : std::uint8_t { kNone, kOpening, kOpen, kClosing, kClosed };
   struct Replica {
