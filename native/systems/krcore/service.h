@@ -21,6 +21,7 @@
 #include "systems/krcore/control/failure.h"
 #include "systems/krcore/control/handshakes.h"
 #include "systems/krcore/control/peers.h"
+#include "systems/krcore/memory/lease.h"
 #include "systems/krcore/memory/mr_store.h"
 #include "systems/krcore/memory/regions.h"
 #include "systems/krcore/meta/meta_client.h"
@@ -155,8 +156,7 @@ class Service {
   Usual usual(const Vqp& v, Time now) const;
   bool is_usual(const Usual& usual, const fabric::WorkRequest& request, Checked& out) const;
   bool knows_region(const Vqp& v, Time now) const {
-    return v.region.node == v.node && v.region.epoch == v.epoch && v.region.entry.expires > now &&
-           v.region.forgotten == forgotten_.load(std::memory_order_acquire);
+    return v.region.is_valid(v.node, v.epoch, now, forgotten_.load(std::memory_order_acquire));
   }
   fabric::Status check_one_sided(Vqp& v, const fabric::WorkRequest& request, Time now,
                                  Checked& out);
@@ -351,6 +351,7 @@ class Service {
 
   Env& env_;
   Options options_;
+  const Lease lease_{options_};
   std::atomic<bool> samples_{false};
   std::uint64_t max_message_ = 0;  // bytes
   std::uint32_t max_inline_ = 0;   // bytes, beside the header of a message

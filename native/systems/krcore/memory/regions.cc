@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "systems/krcore/memory/lease.h"
 
 namespace pyrdma::krcore {
 
@@ -17,22 +18,13 @@ std::uint64_t slice_bytes(std::uint64_t bytes) {
   return (std::max<std::uint64_t>(bytes, 1) + kSliceUnit - 1) / kSliceUnit * kSliceUnit;
 }
 
-// A reader's request may be under way when its lease ends: it is posted within the attempts of a
-// request after its check, or checked again (vqp/held.cc). An announced payload is read within a
-// lease of the announcement, which is under way for so long itself. Clocks may drift by a
-// thousandth.
-Time grace_of(const Options& options) {
-  if (options.bugs.has(Bug::kNoWaitForLease)) return 0;
-  return options.lease + options.lease / 1000 + 4 * options.attempts();
-}
-
 }  // namespace
 
 Regions::Regions(Env& env, fabric::ProtectionDomain& domain, const Options& options)
     : env_(env),
       domain_(domain),
       options_(options),
-      grace_(grace_of(options)),
+      grace_(Lease(options).grace()),
       mutex_(env),
       rng_(env.rng("krcore/regions")),
       index_bits_(static_cast<unsigned>(std::bit_width(options.regions - 1U))),

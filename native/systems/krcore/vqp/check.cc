@@ -95,9 +95,8 @@ Status Service::find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& re
   const LookupResult result = look_up_region(v, of, key, region.entry.record);
   if (result == LookupResult::kFailed) return Status::kRetryExceeded;
   if (result == LookupResult::kAbsent) return Status::kRemoteAccess;
-  const Time from = options_.bugs.has(Bug::kLeaseFromAnswer) ? env_.now() : asked;
   // Without checks the store only translates keys.
-  region.entry.expires = options_.check_regions ? from + options_.lease : kForever;
+  region.entry.expires = options_.check_regions ? lease_.end(asked, env_) : kForever;
   region.entry.life = *of.life;
   const std::lock_guard<Mutex> lock(core.store_mutex);
   core.store.put(of.node, key, region.entry);

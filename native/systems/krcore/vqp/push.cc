@@ -272,7 +272,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
     };
     // Without a Watch: that of the queue pair may go with it meanwhile.
     env_.poll_until(has_room, env_.now() + 10 * kMicrosecond);
-    is_late = env_.now() - checked_at > options_.attempts();
+    is_late = lease_.is_late(checked_at, env_.now());
   }
   return all;
 }

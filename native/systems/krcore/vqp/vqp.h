@@ -55,6 +55,10 @@ struct KnownRegion {
   std::uint32_t key = 0;        // the virtual one
   std::uint64_t forgotten = 0;  // how often the service had forgotten its regions
   MrStore::Entry entry;
+
+  bool is_valid(NodeId to, std::uint16_t of, Time now, std::uint64_t times_forgotten) const {
+    return node == to && epoch == of && entry.expires > now && forgotten == times_forgotten;
+  }
 };
 
 struct PostedReceive {
