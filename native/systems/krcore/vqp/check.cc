@@ -88,6 +88,7 @@ Status Service::find_region(Vqp& v, std::uint32_t key, Time now, KnownRegion& re
       return Status::kSuccess;
     }
   }
+  region.was_looked_up = true;
   const Scope step(env_, scope::region_miss);
   ++counters_.region_misses;
   const Time asked = env_.now();

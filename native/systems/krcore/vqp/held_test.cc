@@ -83,6 +83,53 @@ TEST(KrcoreHeldSim, ARequestThatHasWaitedIsCheckedAgain) {
   EXPECT_EQ(read_behind_a_dead_node(Ends::kBuffer).status, Status::kLocalProtection);
 }
 
+// A list of two requests: the region of the first one is known, and the lookup of the second one's
+// waits behind a dead node. Meanwhile the first region ends.
+TEST(KrcoreHeldSim, ALookupOfALaterRequestMakesAListLate) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(3));
+  fabric::RemoteRegion known, unknown, gone;
+  bool is_posted = false, is_over = false;
+  cluster.run([&](Env& env) {
+    Service service(env, short_lease());
+    App app(service);
+    const Registration own = app.reg_mr(4096), other = app.reg_mr(4096);
+    if (env.node() == kGone) gone = {own.addr, own.bytes, own.key, kGone};
+    if (env.node() == kOther) {
+      known = {own.addr, own.bytes, own.key, kOther};
+      unknown = {other.addr, other.bytes, other.key, kOther};
+    }
+    runtime::node_barrier(env, "up");
+    if (env.node() != kReader) {
+      while (!is_posted) env.sleep_until(env.now() + 10 * kMicrosecond);
+      if (env.node() == kOther) app.dereg_mr(own);
+      while (!is_over) env.sleep_until(env.now() + kMillisecond);
+      return;
+    }
+    fabric::Sge places[3];
+    const auto read = [&](const fabric::RemoteRegion& from, std::size_t place) {
+      places[place] = piece(own, 64 * place, 8);
+      return one_sided(Opcode::kRead, places[place], from.addr, from.rkey);
+    };
+    Queue queues[3];
+    for (const NodeId node : {kGone, kOther}) {
+      queues[node] = app.create_queue();
+      app.connect(queues[node], node, 7);
+      EXPECT_EQ(do_one(app, queues[node], read(node == kGone ? gone : known, 0)).status,
+                Status::kSuccess);
+    }
+    cluster.kill(kGone);
+    const fabric::WorkRequest first = read(gone, 0);
+    EXPECT_EQ(app.push(queues[kGone], {&first, 1}).accepted, 1u);
+    is_posted = true;
+    const fabric::WorkRequest list[] = {read(known, 1), read(unknown, 2)};
+    EXPECT_EQ(app.push(queues[kOther], list).accepted, 2u);
+    fabric::Completion done;
+    EXPECT_EQ(app.wait(queues[kOther], {&done, 1}, env.now() + kSecond), 1u);
+    EXPECT_EQ(done.status, Status::kRemoteAccess);
+    is_over = true;
+  });
+}
+
 /// Registers memory until an application has that which another one had.
 Registration same_memory(App& app, const Registration& earlier, std::vector<Registration>& others) {
   for (;;) {

@@ -211,6 +211,7 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   const std::uint16_t epoch = v->epoch.load(std::memory_order_acquire);
   std::size_t count = 0;
   const Time checked_at = env_.now();  // for the leases of the whole list
+  v->region.was_looked_up = false;
   const PushResult refused = check_list(*v, checked_at, list, count);
   if (refused.error != fabric::PostError::kNone) return refused;
   // Nor would these.
@@ -222,7 +223,8 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
   // Lines 2 to 3: room comes with completions. The lock is free meanwhile, since a peer may wait
   // for what this node does under it. Pieces are as long as the queue is deep.
   std::uint64_t entry = kNoEntry, order = 0;
-  bool is_late = false;
+  // A lookup for one request may have waited while the leases of the others went on.
+  bool is_late = v->region.was_looked_up && lease_.is_late(checked_at, env_.now());
   for (std::size_t done = 0; done < count;) {
     {
       const SendLock lock(*v);

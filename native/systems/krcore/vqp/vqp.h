@@ -55,6 +55,7 @@ struct KnownRegion {
   std::uint32_t key = 0;        // the virtual one
   std::uint64_t forgotten = 0;  // how often the service had forgotten its regions
   MrStore::Entry entry;
+  bool was_looked_up = false;  // in the table of its node, since push() has reset it
 
   bool is_valid(NodeId to, std::uint16_t of, Time now, std::uint64_t times_forgotten) const {
     return node == to && epoch == of && entry.expires > now && forgotten == times_forgotten;
