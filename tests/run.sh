@@ -377,7 +377,7 @@ case $what in
   search)
     export PYRDMA_SEARCH="${PYRDMA_SEARCH:-20}" PYRDMA_HOSTILE_S="${PYRDMA_HOSTILE_S:-20}"
     limit_s=14400
-    native release "${1:-Fuzz.*:*Fuzz.*:*Storm*:*Bugs.*:*Hostile*}"
+    native release "${1:-Fuzz.*:*Fuzz.*:*Storm*:*ExploreSim.*:*MembershipSim.*:*Bugs.*:*Hostile*}"
     ;;
   mutants) check "mutants" python -m tests.mutants.run "$@" ;;
   wheels) check "wheels" python -m tests.wheels.run "$@" ;;
