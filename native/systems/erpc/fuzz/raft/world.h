@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,6 +71,16 @@ class World {
 
   /// `power`: what was not synced is lost or torn.
   void crash(NodeId n, bool power = true);
+  /// The node ends within a sync of several sectors, the next one but `passed`, before any of them
+  /// is durable: its member fails, and waits for the crash.
+  void end_at_sync(NodeId n, bool power, unsigned passed) {
+    nodes_.at(n)->end = {power, passed, false};
+  }
+  /// Whether the crash of a member that has ended so fails the power; empty: it has not.
+  std::optional<bool> ended_at_sync(NodeId n) const {
+    const auto& end = nodes_.at(n)->end;
+    return end && end->has_come ? std::optional(end->power) : std::nullopt;
+  }
   /// Returns false if the member cannot start; why() tells the reason.
   bool restart(NodeId n);
   const std::string& why() const { return why_; }
@@ -131,16 +142,46 @@ class World {
 
  private:
   struct Node;
-  /// Shows the clock of the world's node. The scheduler below stands still.
-  class ClockedEnv final : public EnvDecorator {
+  /// A file of a node that may end within a sync.
+  class EndingFile final : public File {
    public:
-    ClockedEnv(SimEnv& env, const World& world, const Node& node)
-        : EnvDecorator(env), world_(world), node_(node) {}
-    Time now() override { return node_.local(world_.now()); }
+    EndingFile(std::unique_ptr<File> inner, Node& node) : inner_(std::move(inner)), node_(node) {}
+    void write(std::uint64_t offset, std::span<const std::byte> data) override {
+      inner_->write(offset, data);
+      unsynced_ += data.size();
+    }
+    std::size_t read(std::uint64_t offset, std::span<std::byte> data) override {
+      return inner_->read(offset, data);
+    }
+    void sync() override;
+    std::uint64_t size() override { return inner_->size(); }
 
    private:
+    std::unique_ptr<File> inner_;
+    Node& node_;
+    std::uint64_t unsynced_ = 0;  // bytes
+  };
+  /// Shows the clock of the world's node. The scheduler below stands still.
+  class ClockedEnv final : public EnvDecorator, Storage {
+   public:
+    ClockedEnv(SimEnv& env, const World& world, Node& node)
+        : EnvDecorator(env), world_(world), node_(node) {}
+    Time now() override { return node_.local(world_.now()); }
+    Storage& storage() override { return *this; }
+
+   private:
+    std::unique_ptr<File> open(std::string_view name) override {
+      return std::make_unique<EndingFile>(inner_.storage().open(name), node_);
+    }
+    bool exists(std::string_view name) override { return inner_.storage().exists(name); }
+    void remove(std::string_view name) override { inner_.storage().remove(name); }
+    void rename(std::string_view from, std::string_view to) override {
+      inner_.storage().rename(from, to);
+    }
+    void sync() override { inner_.storage().sync(); }
+
     const World& world_;
-    const Node& node_;
+    Node& node_;
   };
   struct Node {
     std::unique_ptr<SimEnv> env;
@@ -154,6 +195,14 @@ class World {
     std::unique_ptr<KvServer> server;
     std::uint64_t life = 0;
     bool paused = false, wiped = false;
+    /// An end within a sync.
+    struct End {
+      bool power = false;
+      unsigned passed = 0;  // syncs of several sectors before it
+      bool has_come = false;
+    };
+    std::optional<End> end;
+    bool has_failed = false, lost_power = false;  // of the life before
     Time clock = 1000;
     Time clock_from = 0, clock_base = 0;  // the clock showed clock_base at clock_from
     Time local(Time now) const { return clock_base + (now - clock_from) * clock / 1000; }
