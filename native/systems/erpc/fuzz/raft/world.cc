@@ -80,14 +80,10 @@ void World::open(NodeId n) {
   node.server = std::make_unique<KvServer>(*node.clocked, *node.member, *node.state, server);
 }
 
-void World::EndingFile::sync() {
-  std::optional<Node::End>& end = node_.end;
-  if (end && !end->has_come && unsynced_ > DiskFile::kSector && end->passed-- == 0) {
-    end->has_come = true;
-    throw Error(ErrorCode::kUnavailable, "the node has ended within a sync", false);
-  }
-  inner_->sync();
-  unsynced_ = 0;
+bool World::Node::ends_at_sync(std::uint64_t unsynced) {
+  if (!end || end->has_come || unsynced <= DiskFile::kSector) return false;
+  end->has_come = end->passed-- == 0;
+  return end->has_come;
 }
 
 void World::crash(NodeId n, bool power) {

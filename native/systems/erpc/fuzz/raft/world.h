@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "env/env_decorator.h"
 #include "env/sim/disk_file.h"
 #include "env/sim/sim_env.h"
+#include "fuzz/failing_syncs.h"
 #include "systems/erpc/fuzz/raft/invariants.h"
 #include "systems/erpc/raft/kv_client.h"
 #include "systems/erpc/raft/kv_server.h"
@@ -142,46 +142,20 @@ class World {
 
  private:
   struct Node;
-  /// A file of a node that may end within a sync.
-  class EndingFile final : public File {
-   public:
-    EndingFile(std::unique_ptr<File> inner, Node& node) : inner_(std::move(inner)), node_(node) {}
-    void write(std::uint64_t offset, std::span<const std::byte> data) override {
-      inner_->write(offset, data);
-      unsynced_ += data.size();
-    }
-    std::size_t read(std::uint64_t offset, std::span<std::byte> data) override {
-      return inner_->read(offset, data);
-    }
-    void sync() override;
-    std::uint64_t size() override { return inner_->size(); }
-
-   private:
-    std::unique_ptr<File> inner_;
-    Node& node_;
-    std::uint64_t unsynced_ = 0;  // bytes
-  };
-  /// Shows the clock of the world's node. The scheduler below stands still.
-  class ClockedEnv final : public EnvDecorator, Storage {
+  /// Shows the clock of the world's node, which may end within a sync. The scheduler below stands
+  /// still.
+  class ClockedEnv final : public fuzz::EnvWithFailingSyncs {
    public:
     ClockedEnv(SimEnv& env, const World& world, Node& node)
-        : EnvDecorator(env), world_(world), node_(node) {}
+        : EnvWithFailingSyncs(
+              env, [&node](std::uint64_t unsynced) { return node.ends_at_sync(unsynced); }),
+          world_(world),
+          node_(node) {}
     Time now() override { return node_.local(world_.now()); }
-    Storage& storage() override { return *this; }
 
    private:
-    std::unique_ptr<File> open(std::string_view name) override {
-      return std::make_unique<EndingFile>(inner_.storage().open(name), node_);
-    }
-    bool exists(std::string_view name) override { return inner_.storage().exists(name); }
-    void remove(std::string_view name) override { inner_.storage().remove(name); }
-    void rename(std::string_view from, std::string_view to) override {
-      inner_.storage().rename(from, to);
-    }
-    void sync() override { inner_.storage().sync(); }
-
     const World& world_;
-    Node& node_;
+    const Node& node_;
   };
   struct Node {
     std::unique_ptr<SimEnv> env;
@@ -202,6 +176,7 @@ class World {
       bool has_come = false;
     };
     std::optional<End> end;
+    bool ends_at_sync(std::uint64_t unsynced);
     bool has_failed = false, lost_power = false;  // of the life before
     Time clock = 1000;
     Time clock_from = 0, clock_base = 0;  // the clock showed clock_base at clock_from
