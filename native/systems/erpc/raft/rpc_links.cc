@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/rng.h"
+
 namespace pyrdma::erpc::raft {
 
 namespace {
@@ -14,7 +16,11 @@ constexpr std::byte kYes{1};
 }  // namespace
 
 RpcLinks::RpcLinks(Endpoint& endpoint, std::span<const NodeId> peers)
-    : endpoint_(endpoint), sessions_(endpoint, peers), waits_(peers.empty()) {
+    : endpoint_(endpoint),
+      sessions_(endpoint, peers),
+      waits_(peers.empty()),
+      long_messages_(mix64(static_cast<std::uint64_t>(endpoint.env().now()) ^
+                           std::uint64_t{endpoint.env().incarnation()} << 48)) {
   for (const NodeId peer : peers) peer_of(peer).is_known = true;
   // The message is valid until the response.
   endpoint.register_handler(kMessageRequest, [this](RequestHandle& handle) {
@@ -92,8 +98,8 @@ void RpcLinks::take(const RequestHandle& handle) {
   if (is_heard(handle.client_node())) member_->receive(handle.client_node(), handle.request());
 }
 
-// The sender may have given a message up and begun another one, and a restarted sender counts from
-// the begin.
+// The sender may have given a message up and begun another one. A part of an earlier life of the
+// sender may come late; its messages have other numbers.
 bool RpcLinks::take_part(const RequestHandle& handle) {
   const NodeId from = handle.client_node();
   PartHeader header;

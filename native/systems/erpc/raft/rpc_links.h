@@ -43,7 +43,7 @@ enum RequestType : std::uint8_t {
 
 /// Where a part belongs. The parts of a message come in order; the first one begins a new message.
 struct PartHeader {
-  std::uint64_t number = 0;  // of the message, among those of its sender
+  std::uint64_t number = 0;  // of the message, among those of all lives of its sender
   std::uint64_t total = 0;   // bytes of the message
   std::uint64_t at = 0;      // where the part begins
 };
@@ -136,7 +136,7 @@ class RpcLinks final : public Links {
   std::deque<Call> calls_;
   std::vector<std::uint32_t> free_calls_;
   std::vector<std::function<void(bool)>> failures_;
-  std::uint64_t long_messages_ = 0;
+  std::uint64_t long_messages_;  // the last number; each life begins elsewhere
   LinkCounters counters_;
 };
 

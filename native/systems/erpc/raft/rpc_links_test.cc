@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 
 #include "systems/erpc/worlds_test.h"
 
@@ -224,29 +225,29 @@ TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
     if (env.node() == 1) {
       const SessionId session = party.endpoint->create_session({0, 0});
       party.endpoint->connect({&session, 1});
-      int taken = 0;
-      const auto send = [&](const PartHeader& header, std::uint32_t bytes) {
+      const auto send = [&](const PartHeader& header, std::uint32_t bytes, bool is_right = false) {
         TestCall call(*party.endpoint, sizeof header + bytes, 1);
         std::memcpy(call.request().data(), &header, sizeof header);
         EXPECT_TRUE(call.send(session, kPartRequest).wait());
-        taken += call.response().size() == 1 && call.response().data()[0] == std::byte{1};
+        const bool is_taken =
+            call.response().size() == 1 && call.response().data()[0] == std::byte{1};
+        EXPECT_EQ(is_taken, is_right) << header.number << ", " << header.at;
       };
       send({1, 30, 10}, 10);                     // no first part
       send({2, RpcLinks::kLongest + 1, 0}, 10);  // too long
       send({3, 30, 0}, 31);                      // longer than it says
-      send({4, 30, 0}, 10);                      // right
+      send({4, 30, 0}, 10, true);                // right
       send({4, 31, 10}, 10);                     // another length
       send({5, 30, 10}, 10);                     // another message
       send({4, 30, 20}, 10);                     // a gap
       send({4, 30, 10}, 0);                      // nothing
-      send({4, 30, 10}, 10);                     // right
+      send({4, 30, 10}, 10, true);               // right
       send({4, 30, 10}, 10);                     // again
       send({4, 30, ~std::uint64_t{0} - 4}, 10);  // beyond
-      send({4, 30, 20}, 10);                     // right: the message is whole
+      send({4, 30, 20}, 10, true);               // the message is whole
       send({4, 30, 20}, 10);                     // after its end
-      send({6, 50, 0}, 20);                      // given up
-      send({7, 20, 0}, 20);                      // whole
-      EXPECT_EQ(taken, 5);
+      send({6, 50, 0}, 20, true);                // given up
+      send({7, 20, 0}, 20, true);                // whole
     }
     meeting.wait(*party.endpoint, kPatience);
     if (env.node() == 0) {
@@ -256,6 +257,76 @@ TEST_P(ErpcRaftLinks, DropPartsThatBelongToNoMessage) {
       EXPECT_EQ(party.member.messages[1].second.size(), 20U);
     }
     meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+// A message that begins at one sender does not go on at another one, though number, length and
+// place fit.
+TEST_P(ErpcRaftLinks, PartsOfTwoSendersAreNotJoined) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 3, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    Party party(env, env.node() == 0 ? std::vector<NodeId>{1, 2} : std::vector<NodeId>{0}, options);
+    SessionId session{};
+    if (env.node() != 0) {
+      session = party.endpoint->create_session({0, 0});
+      party.endpoint->connect({&session, 1});
+    }
+    const auto send = [&](const PartHeader& header, std::uint32_t bytes) {
+      TestCall call(*party.endpoint, sizeof header + bytes, 1);
+      std::memcpy(call.request().data(), &header, sizeof header);
+      EXPECT_TRUE(call.send(session, kPartRequest).wait());
+      return call.response().size() == 1 && call.response().data()[0] == std::byte{1};
+    };
+    if (env.node() == 1) {
+      EXPECT_TRUE(send({1, 30, 0}, 10));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 2) {
+      EXPECT_FALSE(send({1, 30, 10}, 20));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 1) {
+      EXPECT_TRUE(send({1, 30, 10}, 20));
+    }
+    meeting.wait(*party.endpoint, kPatience);
+    if (env.node() == 0) {
+      ASSERT_EQ(party.member.messages.size(), 1U);
+      EXPECT_EQ(party.member.messages[0].first, 1U);
+    }
+    meeting.wait(*party.endpoint, kPatience);
+  });
+}
+
+// A late part of a message of the life before would else fit into one of this life.
+TEST_P(ErpcRaftLinks, EachLifeNumbersItsMessagesAnew) {
+  const Options options = small_options(GetParam());
+  runtime::run_world(GetParam(), 2, [&](Env& env, const runtime::Kill&) {
+    Meeting meeting(env, "test");
+    if (env.node() == 0) {
+      Endpoint endpoint(env, options);
+      std::set<std::uint64_t> numbers;
+      endpoint.register_handler(kMessageRequest, [](RequestHandle& handle) { handle.respond(); });
+      endpoint.register_handler(kPartRequest, [&numbers](RequestHandle& handle) {
+        PartHeader header;
+        std::memcpy(&header, handle.request().data(), sizeof header);
+        numbers.insert(header.number);
+        handle.response(1)[0] = std::byte{1};
+        handle.respond();
+      });
+      EXPECT_TRUE(endpoint.run_until([&] { return numbers.size() == 2; }, env.now() + kPatience));
+      return meeting.wait(endpoint, kPatience);
+    }
+    auto party = std::make_unique<Party>(env, 0, options);
+    for (int life = 0; life < 2; ++life) {
+      if (life != 0) {
+        party->endpoint->close();
+        party = std::make_unique<Party>(env, 0, options);
+      }
+      EXPECT_TRUE(party->send_until_delivered(0));
+      EXPECT_TRUE(party->send(0, 3 * RpcLinks::max_message(options)));
+    }
+    meeting.wait(*party->endpoint, kPatience);
   });
 }
 

@@ -123,9 +123,7 @@ void StableStore::refuse_state(const std::string& what) const {
 // first. Slots take turns, so their counts are neighbours. A slot that is anything else is damaged,
 // and it may have been the newer one. Returns the durable sectors of the log.
 std::uint64_t StableStore::load_state() {
-  Storage& storage = env_.storage();
-  state_file_ = storage.open(state_name());
-  storage.sync();
+  state_file_ = env_.storage().open(state_name());
   std::uint64_t counts[2] = {}, durable = 0;
   for (std::uint64_t slot = 0; slot < 2; ++slot) {
     const std::uint64_t at = slot * kSlotDistance;
@@ -287,7 +285,7 @@ bool StableStore::take_record(std::uint8_t type, std::uint64_t index, std::uint6
 void StableStore::load_log(std::uint64_t durable) {
   Storage& storage = env_.storage();
   log_file_ = std::make_unique<SectorLog>(storage, log_name(log_number_), log_number_, bugs_);
-  storage.sync();
+  storage.sync();  // of both files' names
   const Bytes bytes = log_file_->load(durable);
   if (log_file_->was_torn()) env_.reached("erpc/raft/torn_log");
   std::size_t at = 0;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "systems/spindle/dds/crash_disk_test.h"
+#include "env/sim/crash_disk_test.h"
 #include "systems/spindle/membership/control_channel.h"
 #include "systems/spindle/worlds_test.h"
 

@@ -117,6 +117,7 @@ bool SampleLog::read_marks() {
   return marks_ != 0;
 }
 
+// A write that fails may have left the mark or not.
 void SampleLog::put_mark(std::uint64_t durable) {
   Bytes mark;
   ByteWriter out(mark);
@@ -124,7 +125,9 @@ void SampleLog::put_mark(std::uint64_t durable) {
   out.put(++marks_);
   out.put(marked_ = durable);
   out.put(checksum(mark, 1));
+  const bool was_doubtful = std::exchange(is_doubtful_, true);
   file_->write(marks_ % 2 * kMarkPlace, mark);
+  is_doubtful_ = was_doubtful;
 }
 
 // Whether the record behind the end lacks all of its bytes in one sector, or ends behind the file.
@@ -175,8 +178,7 @@ void SampleLog::load(bool cut_damage) {
   // Zeros, too: an earlier process may have written them, and its sync may have failed.
   if (used_ > end_) clear_rest();
   used_ = end_;
-  if (!has_mark) put_mark(0);  // durable before the first record
-  sync();
+  sync();  // a mark is durable before the first record
 }
 
 void SampleLog::append(NodeId publisher, ByteView sample) {
@@ -221,7 +223,9 @@ void SampleLog::flush() {
 }
 
 // A sync that fails may leave data that no later one makes durable, also one of an earlier process.
+// The mark is such data, too, and it may be the only one.
 void SampleLog::write_again() {
+  put_mark(durable_);
   Bytes content;
   in_chunks(offset(durable_), end_, [&](std::uint64_t at, std::uint64_t bytes) {
     content.resize(bytes);

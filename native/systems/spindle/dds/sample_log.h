@@ -106,7 +106,7 @@ class SampleLog {
   std::uint64_t end_ = 0;                        // of the records in the file
   std::uint64_t used_ = 0;                       // what is behind is zeros
   std::uint64_t durable_ = 0;                    // samples
-  bool is_doubtful_ = true;               // a sync has failed: what it lost, no later one saves
+  bool is_doubtful_ = true;  // a sync or a mark has failed: what is lost, no later sync saves
   std::uint64_t marks_ = 0, marked_ = 0;  // marks so far, and the samples that the last one counts
   Bytes batch_;
 };

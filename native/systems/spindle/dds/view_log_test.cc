@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "env/sim/crash_disk_test.h"
 #include "runtime/worlds_test.h"
-#include "systems/spindle/dds/crash_disk_test.h"
 
 namespace pyrdma::spindle::dds {
 namespace {
@@ -61,7 +61,7 @@ LoggedViews views_of(std::uint64_t number) {
 
 /// Returns the views that a node finds on such a disk; nothing if they are refused.
 std::optional<LoggedViews> found_on(Env& inner, const Bytes& content, Bugs bugs = {}) {
-  CrashDisk disk(content);
+  CrashDisk disk({{"views.log", content}});
   EnvWithDisk env(inner, disk);
   try {
     return ViewLog(env, false, bugs).views();
@@ -75,38 +75,13 @@ std::optional<LoggedViews> found_on(Env& inner, const Bytes& content, Bugs bugs 
 /// A disk to which views 1, 2 and so on were written.
 struct WrittenViews {
   CrashDisk disk;
-  std::vector<std::size_t> begins, ends;  // of each write, in events of the disk
   WrittenViews(Env& inner, std::uint64_t count) {
     EnvWithDisk env(inner, disk);
     ViewLog log(env);
-    for (std::uint64_t number = 1; number <= count; ++number) {
-      begins.push_back(disk.events());
-      log.write(views_of(number));
-      ends.push_back(disk.events());
-    }
+    for (std::uint64_t number = 1; number <= count; ++number) log.write(views_of(number));
   }
+  const Bytes& content() const { return disk.content("views.log"); }
 };
-
-// Views that were durable stay; a write that a crash tears is there or not.
-TEST(SpindleViewLogSim, EveryCrashLeavesTheLastViews) {
-  runtime::run_world("sim", 1, [](Env& env, const runtime::Kill&) {
-    const WrittenViews written(env, 9);
-    for (std::size_t events = 0; events <= written.disk.events(); ++events) {
-      const auto durable = static_cast<std::uint64_t>(
-          std::ranges::count_if(written.ends, [&](std::size_t end) { return end <= events; }));
-      const auto begun = static_cast<std::uint64_t>(
-          std::ranges::count_if(written.begins, [&](std::size_t begin) { return begin < events; }));
-      for (const bool keeps : {false, true}) {
-        const auto found = found_on(env, written.disk.crashed(events, [&] { return keeps; }));
-        ASSERT_TRUE(found);
-        EXPECT_TRUE(found->accepted.id == durable || found->accepted.id == begun);
-        if (found->accepted.id != 0) {
-          EXPECT_TRUE(*found == views_of(found->accepted.id));
-        }
-      }
-    }
-  });
-}
 
 // An older record does not stand for a damaged one.
 TEST(SpindleViewLogSim, NoChangedByteForgetsAView) {
@@ -114,8 +89,8 @@ TEST(SpindleViewLogSim, NoChangedByteForgetsAView) {
     std::uint64_t refused = 0, forgotten = 0;
     for (const std::uint64_t count : {1U, 2U, 5U}) {
       const WrittenViews written(env, count);
-      for (std::size_t at = 0; at < written.disk.content().size(); ++at) {
-        Bytes damaged = written.disk.content();
+      for (std::size_t at = 0; at < written.content().size(); ++at) {
+        Bytes damaged = written.content();
         damaged[at] ^= static_cast<std::byte>(1U << at % 8);
         const auto found = found_on(env, damaged);
         refused += !found;
@@ -136,7 +111,7 @@ TEST(SpindleViewLogSim, LostViewsComeWithTheNextOne) {
     WrittenViews written(inner, 5);
     EnvWithDisk env(inner, written.disk);
     env.storage().open("views.log")->write(4096 + 20, Bytes(4, std::byte{0xff}));  // the fifth one
-    EXPECT_FALSE(found_on(inner, written.disk.content()));
+    EXPECT_FALSE(found_on(inner, written.content()));
     {
       ViewLog log(env, /*forgets=*/true);
       EXPECT_TRUE(log.is_lost());
@@ -146,25 +121,7 @@ TEST(SpindleViewLogSim, LostViewsComeWithTheNextOne) {
     EXPECT_TRUE(log.is_lost()) << "as long as it knows of no view";
     log.write(views_of(7));
     EXPECT_FALSE(log.is_lost());
-    EXPECT_TRUE(*found_on(inner, written.disk.content()) == views_of(7));
-  });
-}
-
-// What a node reads it acts on. So it is durable then, whatever became of the sync behind its
-// write.
-TEST(SpindleViewLogSim, WhatIsReadIsDurable) {
-  runtime::run_world("sim", 1, [](Env& inner, const runtime::Kill&) {
-    WrittenViews written(inner, 4);
-    EnvWithDisk env(inner, written.disk);
-    {
-      ViewLog log(env);
-      written.disk.fail_sync();
-      EXPECT_THROW(log.write(views_of(5)), Error);
-    }
-    const LoggedViews read = ViewLog(env).views();
-    EXPECT_TRUE(read == views_of(5));
-    const Bytes left = written.disk.crashed(written.disk.events(), [] { return false; });
-    EXPECT_TRUE(*found_on(inner, left) == read);
+    EXPECT_TRUE(*found_on(inner, written.content()) == views_of(7));
   });
 }
 

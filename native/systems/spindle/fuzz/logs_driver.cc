@@ -12,10 +12,33 @@ void LogsWorld::pass(Env& env, std::uint64_t most_us) {
   env.sleep_until(env.now() + static_cast<Time>(rng_.below(most_us)) * kMicrosecond);
 }
 
+// A sync of a node fails, and its process ends. The next one opens the files without a power
+// failure, and joins the others.
+void LogsWorld::fail_disk(Env& env) {
+  const auto node = static_cast<NodeId>(rng_.below(count()));
+  if (is_split_ || groups_[node] == nullptr || !has_begun_[node]) return;
+  fails_[node] = true;
+  const Time patience = env.now() + 5 * kMillisecond;
+  while (fails_[node] && env.now() < patience) env.sleep_until(env.now() + 10 * kMicrosecond);
+  const bool has_failed = !fails_[node];
+  fails_[node] = false;
+  if (!has_failed) return;  // it has synced nothing
+  tell_what_runs();
+  cluster_->kill(node, fabric::sim::Crash::kProcess);
+  groups_[node] = nullptr;
+  running_[node] = {};
+  has_begun_[node] = false;
+  comes_back_[node] = true;
+  phase_.crashed();
+  cluster_->restart(node);
+  pass(env, 20'000);
+}
+
 void LogsWorld::drive(Env& env) {
   while (!is_last()) {
     const bool is_at_join = (rng_.below(2) == 0 || (grows_ && round_ == 0)) && wait_for_joiner(env);
     pass(env, !is_at_join ? 10'000 : rng_.below(2) == 0 ? 20 : 300);
+    if (rng_.below(3) == 0) fail_disk(env);
     std::vector<NodeId> order = all_;
     for (NodeId i = count() - 1; i > 0; --i)
       std::swap(order[i], order[rng_.below(std::uint64_t{i} + 1)]);
@@ -56,6 +79,7 @@ void LogsWorld::drive(Env& env) {
     starters_.assign(order.begin(), order.end() - static_cast<std::ptrdiff_t>(late));
     late_.assign(order.end() - static_cast<std::ptrdiff_t>(late), order.end());
     has_begun_.assign(count(), false);
+    comes_back_.assign(count(), false);
     is_refused_ = has_formed_[0] = has_formed_[1] = false;
     formed_ = 0;
     is_split_ = !is_last() && rng_.below(4) == 0;

@@ -31,7 +31,8 @@ fuzz::Options drawn_logs(std::uint64_t seed) {
 const std::map<std::string_view, double> kShares{
     {"spindle/judged_start", 80}, {"spindle/judged_restart", 75}, {"spindle/judged_agreed", 90},
     {"spindle/judged_join", 35},  {"spindle/judged_client", 90},  {"spindle/judged_end", 100},
-    {"spindle/torn_log", 18},     {"spindle/joined_by_log", 40},  {"spindle/log_refused", 5}};
+    {"spindle/torn_log", 18},     {"spindle/joined_by_log", 40},  {"spindle/log_refused", 5},
+    {"spindle/failed_opened", 30}};
 
 TEST(SpindleLogsFuzz, LogsSurvivePowerFailures) {
   fuzz::Sums sums;
@@ -43,6 +44,7 @@ TEST(SpindleLogsFuzz, LogsSurvivePowerFailures) {
     for (const auto& [branch, count] : outcome.branches) seeds[branch] += count != 0 ? 1 : 0;
   }
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
+  EXPECT_EQ(fuzz::checks_too_rare(logs(), sums), "");
   EXPECT_GT(sums.restarts, 5 * kSeeds);
   EXPECT_GT(sums.checked, 100 * kSeeds) << "durable samples";
   for (const std::string_view branch : logs().branches)
@@ -55,7 +57,7 @@ class SpindleLogsFuzzBugs : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(SpindleLogsFuzzBugs, AreFound) {
   std::uint64_t found = 0;
-  for (std::uint64_t seed = 1; seed <= 120 && found == 0; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 400 && found == 0; ++seed) {
     fuzz::Options options = drawn_logs(seed);
     options.mutation = GetParam();
     if (!run(logs(), options).violations.empty()) found = seed;

@@ -119,15 +119,18 @@ void LogsOracle::sync(NodeId node, const std::function<void()>& sync) {
   }
 }
 
-void LogsOracle::damaged() {
+void LogsOracle::damaged(const Texts& left) {
+  const std::set<std::string_view> kept(left.begin(), left.end());
+  const auto is_lost = [&](const std::string& text) { return !kept.contains(text); };
   for (Node& each : nodes_) {
-    each.durable.clear();
-    each.joined.clear();
+    std::erase_if(each.durable, is_lost);
+    std::erase_if(each.joined, is_lost);
   }
-  before_.clear();
-  agreed_.clear();
-  delivered_.clear();
-  delivered_before_.clear();
+  std::erase_if(agreed_, is_lost);
+  for (auto* by_view : {&before_, &delivered_, &delivered_before_}) {
+    for (auto& [view, texts] : *by_view) std::erase_if(texts, is_lost);
+  }
+  if (!agreed_.empty()) ++checks_["spindle/judged_damaged"];
 }
 
 void LogsOracle::forfeit(const std::vector<NodeId>& nodes, bool value) {

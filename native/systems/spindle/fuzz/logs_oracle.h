@@ -52,8 +52,9 @@ class LogsOracle {
   void acknowledged(NodeId node, const std::string& text);
   /// Makes the log of a node durable, by `sync`.
   void sync(NodeId node, const std::function<void()>& sync);
-  /// A damaged log was cut. If its node begins the domain again, the others lose what it lacks.
-  void damaged();
+  /// A damaged log was cut, and this is left. If its node begins the domain again, the others lose
+  /// what it lacks, and nothing else.
+  void damaged(const Texts& left);
   /// A domain may have begun without what only the disks of these nodes have.
   void forfeit(const std::vector<NodeId>& nodes, bool value = true);
   void all_have_crashed();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "fuzz/failing_syncs.h"
 #include "fuzz/fault_phase.h"
 #include "fuzz/simulation.h"
 #include "systems/spindle/fuzz/spindle_scenario.h"
@@ -45,6 +46,8 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       is_rotten_(all_.size()),
       views_files_(all_.size()),
       has_begun_(all_.size()),
+      fails_(all_.size()),
+      comes_back_(all_.size()),
       running_(all_.size()),
       groups_(all_.size()) {
   std::iota(all_.begin(), all_.end(), NodeId{0});
@@ -188,8 +191,8 @@ std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env) {
                             std::string_view(error.what()).find(kLogName) != std::string_view::npos;
     if (!is_rotten_[node] || !is_refused) throw;
     env.reached("spindle/log_refused");
-    oracle_.damaged();
     participant = make(true);
+    oracle_.damaged(texts_of(*participant));
   }
   is_rotten_[node] = false;
   return participant;
@@ -202,9 +205,14 @@ void LogsWorld::look_at_view(NodeId node, Group& group) {
   for (const Member& member : group.members()) running_[node].members.push_back(member.node);
 }
 
-void LogsWorld::live(Env& env) {
+void LogsWorld::live(Env& whole) {
   const std::uint32_t round = round_;
-  outcome_.restarts += env.incarnation() != 0;
+  outcome_.restarts += whole.incarnation() != 0;
+  fuzz::EnvWithFailingSyncs env(whole, [&, node = whole.node()](std::uint64_t unsynced) {
+    const bool fails = fails_[node] && unsynced != 0;
+    if (fails) fails_[node] = false;
+    return fails;
+  });
   try {
     const std::unique_ptr<dds::DomainParticipant> opened = open(env);
     dds::DomainParticipant& participant = *opened;
@@ -239,6 +247,10 @@ void LogsWorld::live(Env& env) {
 
 void LogsWorld::begin(Env& env, dds::DomainParticipant& participant) {
   const NodeId node = env.node();
+  if (comes_back_[node]) {
+    env.reached("spindle/failed_opened");
+    return join(node, participant, all_);  // it leaves this node out
+  }
   if (env.incarnation() == 0) return begin_first(env, participant);
   if (is_split_) return begin_split(node, participant);
   if (is_late(node) && !is_refused_) return join(node, participant, starters_);
@@ -400,7 +412,10 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
   world.run(cluster);
   fuzz::fill_outcome(outcome, cluster);
   outcome.checked = world.oracle().judged();
-  for (const auto& [check, count] : world.oracle().checks()) outcome.branches[check] += count;
+  for (const auto& [check, count] : world.oracle().checks()) {
+    outcome.branches[check] += count;
+    outcome.made(check);
+  }
   return outcome;
 }
 
@@ -417,10 +432,17 @@ fuzz::Scenario logs_scenario() {
       // Faults that cost a group no member: the last round needs all of them.
       {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
        Fault::late_completion},
-      {"spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused", "spindle/restart_refused",
-       "spindle/restarted", "spindle/torn_log", "spindle/views_refused"},
+      {"spindle/failed_opened", "spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused",
+       "spindle/restart_refused", "spindle/restarted", "spindle/torn_log", "spindle/views_refused"},
       8,
-      false};
+      false,
+      2,
+      {{"spindle/judged_start", 0.8},
+       {"spindle/judged_restart", 0.75},
+       {"spindle/judged_agreed", 0.9},
+       {"spindle/judged_client", 0.9},
+       {"spindle/judged_join", 0.3},
+       {"spindle/judged_end", 1}}};
 }
 
 }  // namespace pyrdma::spindle

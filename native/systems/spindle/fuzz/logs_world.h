@@ -40,6 +40,7 @@ class LogsWorld {
   void be_client(Env& env);
   void acknowledged(const std::string& text);
   void pass(Env& env, std::uint64_t most_us);
+  void fail_disk(Env& env);
   void tell_what_runs();
   bool wait_for_joiner(Env& env);
   void wait_for_view(Env& env);
@@ -77,6 +78,8 @@ class LogsWorld {
   std::vector<bool> is_rotten_;     // by node: its log may be refused
   std::vector<Bytes> views_files_;  // by node: as it is to be again
   std::vector<bool> has_begun_;     // by node: in this round
+  std::vector<bool> fails_;         // by node: its next sync of a file
+  std::vector<bool> comes_back_;    // by node: in this round, behind a failure of its disk
   /// A view that ran at a node when the node last looked.
   struct Running {
     std::uint64_t view = 0;

@@ -223,8 +223,13 @@ void keep_saved_memory(Storage& storage) {
   while (storage.exists(saved_name(number))) ++number;
   if (number == 0) return;
   while (storage.exists(kept_name(generation, 0))) ++generation;
-  // The first one last: after a crash amid this the rest goes to the same generation.
-  while (number-- > 0) storage.rename(saved_name(number), kept_name(generation, number));
+  // The first one last: after a crash amid this the rest goes to the same generation. A power
+  // failure leaves any choice of the changes that were not synced, also those of an earlier
+  // process. So each change is durable before the next one.
+  while (number-- > 0) {
+    storage.sync();
+    storage.rename(saved_name(number), kept_name(generation, number));
+  }
   storage.sync();
 }
 
@@ -285,8 +290,11 @@ std::vector<SavedMemory> find_saved_buffers(Storage& storage, std::uint32_t byte
 void remove_saved_memory(Storage& storage, std::size_t failure) {
   std::size_t number = 0;
   while (storage.exists(kept_name(failure, number))) ++number;
-  // The last one first: after a crash amid this the rest is found again.
-  while (number-- > 0) storage.remove(kept_name(failure, number));
+  // The last one first: after a crash amid this the rest is found again. See keep_saved_memory().
+  while (number-- > 0) {
+    storage.sync();
+    storage.remove(kept_name(failure, number));
+  }
   storage.sync();
 }
 

@@ -86,7 +86,7 @@ void Storm::draw_plan() {
       op.act = draw < 10 ? Act::kTransfer : draw < 22 ? Act::kReplace : Act::kDemote;
       users_.back().plan.push_back(op);
     } else {
-      op.act = draw == 0 ? Act::kFlood : draw < 16 ? Act::kPut : Act::kGet;
+      op.act = draw < 2 ? Act::kFlood : draw < 17 ? Act::kPut : Act::kGet;
       users_[rng_.below(kClients)].plan.push_back(op);
     }
   }
@@ -213,17 +213,17 @@ bool Storm::are_out(NodeId n) const {
       replacements_, [n](const auto& each) { return each->node() == n && !each->is_over(); });
 }
 
-// A standby gets entries and does not vote. tend() makes it a voter again. The other voters keep a
-// majority if those that may lose their stores do.
+// A standby gets entries and does not vote. tend() makes it a voter again. Until the change is
+// committed, others may count the member as a voter, while it does not stand and may have the
+// longest log. So the others that do not lose their stores are a majority of the voters with this
+// one.
 void Storm::demote(NodeId n) {
   const auto leader = world_.leader();
   if (!leader || options_.nodes < 3 || !demoted_.empty() || !replacements_.empty()) return;
-  NodeId voters = 0, lasting = 0;
-  for (NodeId each = 0; each < options_.nodes; ++each) {
-    voters += each != n ? 1 : 0;
+  NodeId lasting = 0;
+  for (NodeId each = 0; each < options_.nodes; ++each)
     lasting += each != n && !may_lose(each) ? 1 : 0;
-  }
-  if (2 * lasting <= voters) return;
+  if (2 * lasting <= options_.nodes) return;
   const Outcome begun = world_.member(*leader).assign(n, Role::kStandby, [](Outcome) {});
   if (begun == Outcome::kAccepted) demoted_.insert(n);
 }
@@ -292,7 +292,7 @@ void Storm::tend() {
 
 // ---- judgement ----
 
-/// A member that its storage has failed ends, and starts again, with its power or without.
+/// A member that its storage has failed ends, and starts again, often without a power failure.
 void Storm::look() {
   const auto& findings = world_.invariants().findings();
   for (; judged_ < findings.size(); ++judged_)
@@ -301,7 +301,8 @@ void Storm::look() {
     if (!world_.up(n) || world_.member(n).failure().empty()) continue;
     if (!world_.member(n).failure().starts_with("the storage"))
       found("failure", "member " + std::to_string(n) + ": " + world_.member(n).failure());
-    crash(n, rng_.below(2) == 0);
+    const auto end = world_.ended_at_sync(n);
+    crash(n, end ? *end : rng_.below(2) == 0);
     world_.at(world_.now() + static_cast<Time>(rng_.below(100)) * kUnit, [this, n] { restart(n); });
   }
 }
@@ -352,6 +353,7 @@ void Storm::run() {
   if (outcome_.violations.empty()) {
     const auto over = [this] { return is_settled() || !outcome_.violations.empty(); };
     if (!world_.run_until(over, 4 * options_.recovery_limit)) end_well();
+    if (outcome_.violations.empty()) outcome_.made("equal states");
   }
   look();
   fill();
@@ -385,6 +387,7 @@ void Storm::end_well() {
 void Storm::fill() {
   const std::uint64_t executions = world_.invariants().executions();
   if (outcome_.violations.empty()) {
+    outcome_.made("exactly once");
     std::uint64_t versions = 0;
     for (std::uint64_t key = 0; key <= kKeys; ++key)
       versions += world_.state(0).get(key_of(key)).version;

@@ -92,6 +92,15 @@ void Weather::flap(NodeId n, Time end) {
   after(2 * phase, [this, n, end] { flap(n, end); });
 }
 
+// All members are down at once, and start again one by one.
+void Weather::fail_power_of_all(Time duration) {
+  for (NodeId n = 0; n < world_.nodes(); ++n) {
+    hooks_.crash(n, true);
+    const auto most = static_cast<std::uint64_t>(duration);
+    after(static_cast<Time>(rng_.below(most + 1)), [this, n] { hooks_.restart(n); });
+  }
+}
+
 void Weather::open(Fault kind) {
   const Time duration = stream_.duration(kind);
   const NodeId n = target(), other = (n + 1 + some_node() % (world_.nodes() - 1)) % world_.nodes();
@@ -103,8 +112,19 @@ void Weather::open(Fault kind) {
   switch (kind) {
     case Fault::crash:
     case Fault::host_crash:
-      hooks_.crash(n, kind == Fault::host_crash);
+      if (kind == Fault::host_crash && rng_.below(8) == 0) return fail_power_of_all(duration);
+      // At once, or within a sync, if one comes.
+      if (rng_.below(2) == 0)
+        hooks_.crash(n, kind == Fault::host_crash);
+      else
+        world_.end_at_sync(n, kind == Fault::host_crash, static_cast<unsigned>(rng_.below(4)));
       after(duration, [this, n] { hooks_.restart(n); });
+      // Another one ends amid the election that may follow.
+      if (rng_.below(2) != 0) return;
+      after(static_cast<Time>(rng_.below(2 * kMillisecond)), [this, other, duration, kind] {
+        hooks_.crash(other, kind == Fault::host_crash);
+        after(duration, [this, other] { hooks_.restart(other); });
+      });
       return;
     case Fault::pause:
       world_.pause(n, true);

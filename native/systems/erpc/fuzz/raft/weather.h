@@ -29,6 +29,7 @@ class Weather {
   void open(Fault kind);
   void cut(const std::vector<std::pair<NodeId, NodeId>>& links, Time duration);
   void flap(NodeId n, Time end);
+  void fail_power_of_all(Time duration);
   std::vector<std::pair<NodeId, NodeId>> links_between(const std::vector<NodeId>& side) const;
   NodeId some_node() { return static_cast<NodeId>(rng_.below(world_.nodes())); }
   /// A member, often the one that leads.

@@ -80,10 +80,19 @@ void World::open(NodeId n) {
   node.server = std::make_unique<KvServer>(*node.clocked, *node.member, *node.state, server);
 }
 
+bool World::Node::ends_at_sync(std::uint64_t unsynced) {
+  if (!end || end->has_come || unsynced <= DiskFile::kSector) return false;
+  end->has_come = end->passed-- == 0;
+  return end->has_come;
+}
+
 void World::crash(NodeId n, bool power) {
   Node& node = *nodes_.at(n);
   if (node.member == nullptr) return;
   ++node.life;
+  node.has_failed = !node.member->failure().empty() && !ended_at_sync(n);
+  node.lost_power = power;
+  node.end.reset();
   node.server.reset();
   node.member.reset();
   node.state.reset();
@@ -94,13 +103,20 @@ void World::crash(NodeId n, bool power) {
 
 bool World::restart(NodeId n) {
   if (up(n)) return true;
-  ++nodes_.at(n)->life;  // other draws than the last try
+  Node& node = *nodes_.at(n);
+  ++node.life;  // other draws than the last try
   set_stream(n, 0);
-  nodes_.at(n)->paused = false;
+  node.paused = false;
   try {
     open(n);
+    if (!node.lost_power)
+      node.env->reached(node.has_failed ? "erpc/raft/failed_opened" : "erpc/raft/ended_opened");
+    node.has_failed = false;
     return true;
   } catch (const Error& error) {
+    node.has_failed = true;
+    if (const auto power = ended_at_sync(n)) node.env->disk().crash(*power);
+    node.end.reset();
     why_ = error.what();
     refused_ = error.code() == ErrorCode::kUnavailable && error.definite();
     return false;
@@ -109,7 +125,7 @@ bool World::restart(NodeId n) {
 
 void World::wipe(NodeId n) {
   crash(n, false);
-  nodes_.at(n)->wiped = true;
+  nodes_.at(n)->wiped = nodes_.at(n)->lost_power = true;
   make_env(n);
   invariants_.forget(n);
 }
@@ -156,6 +172,7 @@ void World::heal() {
   candidate_.reset();
   for (NodeId n = 0; n < nodes(); ++n) {
     nodes_[n]->paused = false;
+    if (!ended_at_sync(n)) nodes_[n]->end.reset();
     set_clock(n, 1000);
     fill_disk(n, false);
     set_stream(n, 0);

@@ -7,14 +7,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "env/env_decorator.h"
 #include "env/sim/disk_file.h"
 #include "env/sim/sim_env.h"
+#include "fuzz/failing_syncs.h"
 #include "systems/erpc/fuzz/raft/invariants.h"
 #include "systems/erpc/raft/kv_client.h"
 #include "systems/erpc/raft/kv_server.h"
@@ -70,6 +71,16 @@ class World {
 
   /// `power`: what was not synced is lost or torn.
   void crash(NodeId n, bool power = true);
+  /// The node ends within a sync of several sectors, the next one but `passed`, before any of them
+  /// is durable: its member fails, and waits for the crash.
+  void end_at_sync(NodeId n, bool power, unsigned passed) {
+    nodes_.at(n)->end = {power, passed, false};
+  }
+  /// Whether the crash of a member that has ended so fails the power; empty: it has not.
+  std::optional<bool> ended_at_sync(NodeId n) const {
+    const auto& end = nodes_.at(n)->end;
+    return end && end->has_come ? std::optional(end->power) : std::nullopt;
+  }
   /// Returns false if the member cannot start; why() tells the reason.
   bool restart(NodeId n);
   const std::string& why() const { return why_; }
@@ -131,11 +142,15 @@ class World {
 
  private:
   struct Node;
-  /// Shows the clock of the world's node. The scheduler below stands still.
-  class ClockedEnv final : public EnvDecorator {
+  /// Shows the clock of the world's node, which may end within a sync. The scheduler below stands
+  /// still.
+  class ClockedEnv final : public fuzz::EnvWithFailingSyncs {
    public:
-    ClockedEnv(SimEnv& env, const World& world, const Node& node)
-        : EnvDecorator(env), world_(world), node_(node) {}
+    ClockedEnv(SimEnv& env, const World& world, Node& node)
+        : EnvWithFailingSyncs(
+              env, [&node](std::uint64_t unsynced) { return node.ends_at_sync(unsynced); }),
+          world_(world),
+          node_(node) {}
     Time now() override { return node_.local(world_.now()); }
 
    private:
@@ -154,6 +169,15 @@ class World {
     std::unique_ptr<KvServer> server;
     std::uint64_t life = 0;
     bool paused = false, wiped = false;
+    /// An end within a sync.
+    struct End {
+      bool power = false;
+      unsigned passed = 0;  // syncs of several sectors before it
+      bool has_come = false;
+    };
+    std::optional<End> end;
+    bool ends_at_sync(std::uint64_t unsynced);
+    bool has_failed = false, lost_power = false;  // of the life before
     Time clock = 1000;
     Time clock_from = 0, clock_base = 0;  // the clock showed clock_base at clock_from
     Time local(Time now) const { return clock_base + (now - clock_from) * clock / 1000; }
