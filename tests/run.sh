@@ -19,6 +19,7 @@
 #   sh tests/run.sh search [FILTER]     only the searches, with 20 times the seeds (PYRDMA_SEARCH)
 #                                       and 20 s of hostile input for each parser (PYRDMA_HOSTILE_S)
 #   sh tests/run.sh mutants [ARG...]    every deliberate bug of every system; tests/mutants/README.md
+#   sh tests/run.sh mutants --machine --tests   each night: a sample of the bugs that rules make, by date
 #   sh tests/run.sh wheels [VERSION...] a wheel with each Python from 3.10 to 3.13 that is here, checked and
 #                                       run in a fresh environment; PYRDMA_PYTHONS names interpreters
 #   sh tests/run.sh hostile [SECONDS]   hostile frames, histories and stored files, a third of the time

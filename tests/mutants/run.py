@@ -1,8 +1,10 @@
 """Tries the mutants of a system: which scenario finds each, from how many seeds.
 
     python -m tests.mutants.run [SYSTEM] [--seeds N] [--sample K] [--only NAME]...
+    python -m tests.mutants.run [SYSTEM] --machine [--seed N] [--tests] ...
 
-The exit status is 1 if fewer than 95 % are found, or if a mutant that is marked as equivalent is.
+The exit status is 1 if fewer than 95 % of a list are found, or if a mutant that is marked as
+equivalent is.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from tests.mutants.program import ROOT, build
@@ -95,10 +98,11 @@ def best(tries: Iterable[Found]) -> Found:
 class Runner:
     """Tries mutants, several at a time."""
 
-    def __init__(self, program: Path, seeds: int, stop: int) -> None:
+    def __init__(self, program: Path, seeds: int, stop: int, parallel: int | None = None) -> None:
         self.program = program
         self.seeds = seeds
         self.stop = stop
+        self.parallel = parallel or os.cpu_count()
 
     def control(self, mutants: Sequence[Mutant]) -> None:
         """Run the correct code from the same seeds. Raises ListError for an alarm."""
@@ -107,7 +111,7 @@ class Runner:
         def one(run: tuple[str, tuple[str, ...]]) -> Found:
             return try_mutant(self.program, 0, *run, self.seeds, 1)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(self.parallel) as pool:
             for run, found in zip(sorted(runs), pool.map(one, sorted(runs)), strict=True):
                 for seed, kinds in found.seeds.items():
                     raise ListError(
@@ -127,7 +131,7 @@ class Runner:
                     break
             return best(tries)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(self.parallel) as pool:
             yield from zip(mutants, pool.map(one, mutants), strict=True)
 
 
@@ -199,6 +203,25 @@ def chosen(mutants: Sequence[Mutant], only: Sequence[str], sample: int | None) -
     return sorted(random.Random(1).sample(mutants, sample), key=lambda mutant: mutant.number)
 
 
+def _by_machine(system: str, given: argparse.Namespace) -> bool:
+    from tests.mutants import sampled
+
+    settings = sampled.Settings(
+        sample=given.sample or 20,
+        order=int(f"{date.today():%Y%m%d}") if given.seed is None else given.seed,
+        only=given.only,
+        seeds=given.seeds,
+        operations=given.operations,
+        with_tests=given.tests,
+        parallel=given.parallel,
+    )
+    try:
+        return sampled.try_sample(system, settings)
+    except ListError as error:
+        print(f"{system}: {error}", file=sys.stderr)
+        return False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants of a system."""
     known = lists()
@@ -207,9 +230,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=300, help="seeds for each scenario")
     parser.add_argument("--sample", type=int, help="only so many mutants of each list")
     parser.add_argument("--only", action="append", default=[], help="only this mutant; repeatable")
+    parser.add_argument("--parallel", type=int, help="processes; one for each core by default")
+    made = parser.add_argument_group("mutants by machine")
+    made.add_argument("--machine", action="store_true", help="mutants by rules, not of the list")
+    made.add_argument("--seed", type=int, help="draws the sample; today's date by default")
+    made.add_argument("--operations", type=int, help="of each seed; drawn by default")
+    made.add_argument("--tests", action="store_true", help="native tests may kill a mutant, too")
     given = parser.parse_args(arguments)
     enough = True
     for system in given.system or known:
+        if given.machine:
+            enough &= _by_machine(system, given)
+            continue
         mutants = load(known[system])
         try:
             some = chosen(mutants, given.only, given.sample)

@@ -4,6 +4,8 @@
 // MUTANT is a number of the list; 0 runs the correct code. Prints a line per seed: the seed and the
 // kinds of its violations, separated by tabs. Their texts go to the standard error. Ends early
 // after STOP seeds with a violation.
+//   names SYSTEM
+// Prints the names of the scenarios of a system.
 #include "fuzz/scenario.h"
 
 #include <sys/resource.h>
@@ -66,6 +68,16 @@ fuzz::Options options_of(const fuzz::Scenario& scenario, std::uint64_t seed,
   return options;
 }
 
+int print_names(const std::string& name) {
+  for (const pyrdma::systems::System& system : pyrdma::systems::all()) {
+    if (system.name != name) continue;
+    for (const fuzz::Scenario& scenario : system.scenarios) {
+      std::printf("%s\n", std::string(scenario.name).c_str());
+    }
+  }
+  return 0;
+}
+
 // A mutant that hangs is ended by a signal: after so much CPU time, which does not depend on the
 // load of the machine, or, if it waits without the CPU, after so much time.
 void limit_next_seed() {
@@ -78,6 +90,7 @@ void limit_next_seed() {
 }  // namespace
 
 int main(int count, char** words) {
+  if (count == 3 && words[1] == std::string("names")) return print_names(words[2]);
   if (count < 6) return 2;
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);

@@ -7,6 +7,7 @@ A mutant replaces one place of one file. In the text each place asks at run time
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ else:
 HEADER = "chosen_mutant.h"
 HEADER_TEXT = """// Made by tests/mutants. The number of the mutant that is on; 0: none.
 #pragma once
+#include <optional>
 namespace pyrdma::mutants {
 inline unsigned chosen = 0;
 }
@@ -54,6 +56,11 @@ class Mutant:
         The reason why no run can show a difference; empty for a mutant that must be found.
     quick
         Whether every run of the tests tries it.
+    at
+        Where `find` stands in the file, if it may stand there more than once.
+    form
+        Of a lock: ``removed``, or ``narrowed``, which ends it early. `find` is its declaration, and
+        what it guards up to that end.
     """
 
     number: int
@@ -66,11 +73,19 @@ class Mutant:
     options: Mapping[str, str] = field(default_factory=dict)
     equivalent: str = ""
     quick: bool = False
+    at: int | None = None
+    form: str = ""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file has."""
+    document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    return document
 
 
 def load(path: Path) -> list[Mutant]:
     """Read a list. Each entry has the fields of `Mutant` but its number."""
-    document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    document = read_toml(path)
     defaults = document.get("defaults", {})
     mutants = []
     for number, entry in enumerate(document["mutant"], 1):
@@ -93,12 +108,12 @@ def schema(text: str, mutants: Iterable[Mutant]) -> str:
     sites: dict[tuple[int, int], list[Mutant]] = {}
     for mutant in mutants:
         found = text.count(mutant.find)
-        if found != 1:
+        if mutant.at is None and found != 1:
             raise ListError(
                 f"{mutant.name}: the code to find stands {found} times in {mutant.file}; give code "
                 "that stands there once"
             )
-        begin = text.index(mutant.find)
+        begin = text.index(mutant.find, mutant.at)
         sites.setdefault((begin, begin + len(mutant.find)), []).append(mutant)
     ordered = sorted(sites, key=lambda site: (site[0], -site[1]))
     for one, other in itertools.combinations(ordered, 2):
@@ -130,8 +145,28 @@ def _render(
 
 
 def _choice(correct: str, mutants: Sequence[Mutant]) -> str:
+    if mutants[0].form:
+        return _weaker_lock(correct, mutants)
     if mutants[0].find.rstrip().endswith((";", "}")):
         wrong = "".join(f"if (PYRDMA_MUTANT({m.number})) {{ {m.replace} }} else " for m in mutants)
         return f"{{ {wrong}{{ {correct} }} }}"
     wrong = "".join(f"PYRDMA_MUTANT({m.number}) ? ({m.replace}) : " for m in mutants)
     return f"({wrong}({correct}))"
+
+
+def _weaker_lock(correct: str, mutants: Sequence[Mutant]) -> str:
+    """Return a lock that is not taken, or is released at the end of `correct`."""
+    found = re.match(r"(?:const\s+)?([^(]+?)\s+(\w+)(\([^;]*\));(.*)", correct, re.DOTALL)
+    assert found is not None
+    kind, name, arguments, guarded = found.groups()
+    if kind.startswith("std::") and not kind.endswith(">"):
+        kind = f"decltype({kind}{arguments})"
+    on = {
+        form: " || ".join(f"PYRDMA_MUTANT({m.number})" for m in mutants if m.form == form)
+        or "false"
+        for form in ("removed", "narrowed")
+    }
+    return (
+        f"std::optional<{kind}> {name}; if (!({on['removed']})) {name}.emplace{arguments};"
+        f"{guarded}if ({on['narrowed']}) {name}.reset(); "
+    )
