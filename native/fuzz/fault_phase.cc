@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <string>
 
 namespace pyrdma::fuzz {
 namespace {
@@ -29,7 +30,8 @@ FaultPhase::FaultPhase(Options& options, Outcome& outcome)
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
     if (options.faults[fault].rate <= 0) continue;
-    Rng places(options.seed, -1, fault_info(fault).key);
+    // A stream of its own: the kind is on only if the first number of its stream is small.
+    Rng places(options.seed, -1, std::string(fault_info(fault).key) + " places");
     for (std::uint32_t left = options.faults[fault].windows; left > 0; --left)
       windows_.emplace_back(1 + places.below(last), fault);
   }
