@@ -1,6 +1,7 @@
 #include "systems/loco/atomic_var.h"
 
 #include "base/error.h"
+#include "base/remote_word.h"
 
 namespace pyrdma::loco {
 
@@ -38,9 +39,17 @@ AtomicVar::AtomicVar(Channel& parent, std::string_view name, NodeId host, Placem
   make(placement);
 }
 
-void AtomicVar::make(Placement placement) {
+AtomicVar::AtomicVar(Channel& parent, std::string_view name, NodeId host, std::uint64_t initial)
+    : Channel(parent, name), host_(host) {
+  make(Placement::kHost, initial);
+}
+
+void AtomicVar::make(Placement placement, std::uint64_t initial) {
   assign("host", host_);
-  if (host_ == self()) add_region("word", 8, kPeers, placement);
+  if (host_ == self()) {
+    const LocalRegion& word = add_region("word", 8, kPeers, placement);
+    if (initial != 0) store_release(reinterpret_cast<std::uint64_t*>(word.data), initial);
+  }
   expect_region("word", 8, host_);
   join();
 }

@@ -96,6 +96,8 @@ class AtomicVar : public Channel {
             Placement placement = Placement::kHost);
   AtomicVar(Channel& parent, std::string_view name, NodeId host,
             Placement placement = Placement::kHost);
+  /// In the host's memory, with a value.
+  AtomicVar(Channel& parent, std::string_view name, NodeId host, std::uint64_t initial);
 
   NodeId host() const { return host_; }
   const RemoteRegion& at() const { return remote(host_, 0); }
@@ -110,7 +112,7 @@ class AtomicVar : public Channel {
   AckKey store(Caller& me, const MemRef& from) { return me.write(host_, at(), 0, from.sge(8)); }
 
  private:
-  void make(Placement placement);
+  void make(Placement placement, std::uint64_t initial = 0);
   NodeId host_;
 };
 

@@ -11,8 +11,12 @@ namespace pyrdma::loco {
 
 class Barrier : public Channel {
  public:
-  Barrier(Manager& manager, std::string name, std::vector<NodeId> participants = {})
-      : Channel(manager, std::move(name), std::move(participants)), table_(*this, "sst") {
+  /// `rounds` is the number of rounds that count as over, for tests: it counts modulo 2^64.
+  Barrier(Manager& manager, std::string name, std::vector<NodeId> participants = {},
+          std::uint64_t rounds = 0)
+      : Channel(manager, std::move(name), std::move(participants)),
+        table_(*this, "sst", rounds),
+        count_(rounds) {
     join();
   }
   Barrier(Channel& parent, std::string_view name) : Channel(parent, name), table_(*this, "sst") {
@@ -30,7 +34,7 @@ class Barrier : public Channel {
     enter(me);
     for (std::uint32_t rank = 0; rank < table_.rows(); ++rank) {
       const Scope one(me.env(), scope::barrier_row);
-      const auto arrived = [&] { return *table_.row(rank).try_load() > count_; };
+      const auto arrived = [&] { return has_arrived(rank); };
       if (!arrived()) me.wait_until(arrived, "arrival of all participants at a barrier");
     }
     leave();
@@ -47,7 +51,7 @@ class Barrier : public Channel {
   std::vector<NodeId> awaited() {
     std::vector<NodeId> nodes;
     for (const NodeId node : participants()) {
-      if (*table_.row(rank_of(node)).try_load() <= count_) nodes.push_back(node);
+      if (!has_arrived(rank_of(node))) nodes.push_back(node);
     }
     return nodes;
   }
@@ -55,6 +59,9 @@ class Barrier : public Channel {
   void leave() { ++count_; }
 
  private:
+  bool has_arrived(std::uint32_t rank) {
+    return static_cast<std::int64_t>(*table_.row(rank).try_load() - count_) > 0;
+  }
   [[noreturn]] void throw_broken(Caller& me) const;
   Sst<std::uint64_t> table_;
   std::uint64_t count_ = 0;  // rounds that are over

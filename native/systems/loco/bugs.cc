@@ -49,7 +49,7 @@ std::optional<std::uint64_t> Bugs::add_by_cpu(const AtomicVars& words, std::uint
 bool Bugs::take_by_cpu(AcquireOp& op) {
   const auto ticket = add_to(op.locks_->words_.local(op.at_.host, op.at_.next_ticket), 1);
   if (!ticket) return false;
-  op.ticket_ = *ticket;
+  op.ticket_ = TicketLocks::ticket_of(*ticket);
   op.ask_serving();
   return true;
 }

@@ -43,8 +43,10 @@ class OwnedVar : public Channel {
       : Channel(manager, std::move(name), std::move(participants)), owner_(owner) {
     make(updates);
   }
-  OwnedVar(Channel& parent, std::string_view name, NodeId owner, Updates updates)
-      : Channel(parent, name), owner_(owner) {
+  /// `initial`, the same on all nodes, is the value of all copies before the first store.
+  OwnedVar(Channel& parent, std::string_view name, NodeId owner, Updates updates,
+           const T& initial = T{})
+      : Channel(parent, name), owner_(owner), value_(initial) {
     make(updates);
   }
 
@@ -135,9 +137,11 @@ class OwnedVar : public Channel {
     assign("owner", owner_);
     local_ = add_region("copy", sizeof(Copy), rights(updates));
     expect_region("copy", sizeof(Copy));
-    if constexpr (!kWord) {
-      const Checked zero = with_sum(T{});
-      std::memcpy(static_cast<void*>(copy()), &zero, sizeof zero);
+    if constexpr (kWord) {
+      copy()->value = value_;
+    } else {
+      const Checked checked = with_sum(value_);
+      std::memcpy(static_cast<void*>(copy()), &checked, sizeof checked);
     }
     join();
   }

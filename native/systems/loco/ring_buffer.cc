@@ -23,22 +23,28 @@ std::uint64_t RingBuffer::size_of(std::uint64_t bytes) {
 }
 
 RingBuffer::RingBuffer(Manager& manager, std::string name, NodeId writer, std::uint64_t capacity,
-                       std::vector<NodeId> participants)
+                       std::vector<NodeId> participants, std::uint64_t first)
     : Channel(manager, std::move(name), std::move(participants)),
       writer_(writer),
       capacity_(capacity),
       bugs_(manager.bugs()),
-      acks_(*this, "acks") {
+      acks_(*this, "acks", first),
+      end_(first),
+      at_(first),
+      told_(first) {
   make();
 }
 
 RingBuffer::RingBuffer(Channel& parent, std::string_view name, NodeId writer,
-                       std::uint64_t capacity)
+                       std::uint64_t capacity, std::uint64_t first)
     : Channel(parent, name),
       writer_(writer),
       capacity_(capacity),
       bugs_(manager().bugs()),
-      acks_(*this, "acks") {
+      acks_(*this, "acks", first),
+      end_(first),
+      at_(first),
+      told_(first) {
   make();
 }
 
@@ -48,6 +54,11 @@ void RingBuffer::make() {
     throw Error(ErrorCode::kInvalidArgument, "ring buffer '" + name() + "' has a capacity of " +
                                                  std::to_string(capacity_) +
                                                  " bytes; it must be a multiple of 16, from 64");
+  }
+  if (end_ % kUnit != 0) {
+    throw Error(ErrorCode::kInvalidArgument, "ring buffer '" + name() + "' begins at position " +
+                                                 std::to_string(end_) +
+                                                 "; it must be a multiple of 16");
   }
   // The NIC reads the bytes of a write from the writer's copy. A message in flight stays there,
   // because its place is reused only after all readers have acknowledged it.
@@ -91,8 +102,7 @@ std::uint64_t RingBuffer::begin_of(std::uint64_t bytes) const {
 
 // Returns the position that the readers must have reached for the bytes of the message to be free.
 std::uint64_t RingBuffer::freed_by(std::uint64_t bytes) const {
-  const std::uint64_t to = begin_of(bytes) + size_of(bytes);
-  return to - std::min(to, capacity_);
+  return begin_of(bytes) + size_of(bytes) - capacity_;
 }
 
 std::optional<std::uint64_t> RingBuffer::try_broadcast(Caller& me,
@@ -171,7 +181,7 @@ std::uint64_t RingBuffer::broadcast(Caller& me, std::span<const std::byte> messa
 bool RingBuffer::acknowledged(std::uint64_t position) {
   const Scope step(manager().env(), scope::ring_acknowledged);
   for (const NodeId reader : participants()) {
-    if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) return false;
+    if (reader != writer_ && !has_acknowledged(reader, position)) return false;
   }
   return true;
 }
@@ -179,9 +189,7 @@ bool RingBuffer::acknowledged(std::uint64_t position) {
 std::vector<NodeId> RingBuffer::unacknowledged(std::uint64_t position) {
   std::vector<NodeId> readers;
   for (const NodeId reader : participants()) {
-    if (reader != writer_ && *acks_.row(rank_of(reader)).try_load() < position) {
-      readers.push_back(reader);
-    }
+    if (reader != writer_ && !has_acknowledged(reader, position)) readers.push_back(reader);
   }
   return readers;
 }

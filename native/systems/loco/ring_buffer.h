@@ -19,14 +19,16 @@
 
 namespace pyrdma::loco {
 
-/// A position counts all bytes that the writer has put into the ring before it.
+/// A position counts all bytes that the writer has put into the ring before it, modulo 2^64. A ring
+/// whose capacity is not a power of two ends there, after 46 years at 100 Gbit/s.
 class RingBuffer : public Channel {
  public:
-  /// `capacity` is the number of bytes of the ring, a multiple of 16. Throws
-  /// Error(kInvalidArgument) otherwise.
+  /// `capacity` is the number of bytes of the ring, a multiple of 16. `first` is the position of
+  /// the first message, a multiple of 16, for tests. Throws Error(kInvalidArgument) otherwise.
   RingBuffer(Manager& manager, std::string name, NodeId writer, std::uint64_t capacity,
-             std::vector<NodeId> participants = {});
-  RingBuffer(Channel& parent, std::string_view name, NodeId writer, std::uint64_t capacity);
+             std::vector<NodeId> participants = {}, std::uint64_t first = 0);
+  RingBuffer(Channel& parent, std::string_view name, NodeId writer, std::uint64_t capacity,
+             std::uint64_t first = 0);
 
   NodeId writer() const { return writer_; }
   /// The longest message. Two of them fit into the ring, so one always fits after the ring's end.
@@ -75,6 +77,10 @@ class RingBuffer : public Channel {
   static std::uint64_t size_of(std::uint64_t bytes);
   std::uint64_t begin_of(std::uint64_t bytes) const;
   std::uint64_t freed_by(std::uint64_t bytes) const;
+  bool has_acknowledged(NodeId reader, std::uint64_t position) {
+    const std::uint64_t told = *acks_.row(rank_of(reader)).try_load();
+    return static_cast<std::int64_t>(told - position) >= 0;
+  }
   std::uint64_t head_word(std::uint64_t position, std::uint32_t length) const;
   std::uint64_t tail_word(std::uint64_t position, std::uint32_t length,
                           std::span<const std::byte> bytes) const;
@@ -89,10 +95,10 @@ class RingBuffer : public Channel {
   LocalRegion ring_;
   std::optional<Footprint> footprint_;  // of ring_
   Sst<std::uint64_t> acks_;             // positions that the readers have acknowledged
-  std::uint64_t end_ = 0;               // writer: the position after the last message
+  std::uint64_t end_;                   // writer: the position after the last message
   WriterTurn turn_;                     // writer
-  std::uint64_t at_ = 0;                // reader: the position of the next message
-  std::uint64_t told_ = 0;              // reader: the last acknowledged position
+  std::uint64_t at_;                    // reader: the position of the next message
+  std::uint64_t told_;                  // reader: the last acknowledged position
   std::vector<std::byte> copy_;
 };
 

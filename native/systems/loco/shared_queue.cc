@@ -20,13 +20,14 @@ std::uint32_t entry_bytes_of(std::uint32_t value_bytes) {
 }  // namespace
 
 SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capacity,
-                         std::uint32_t value_bytes, std::vector<NodeId> participants, Joins joins)
+                         std::uint32_t value_bytes, std::vector<NodeId> participants, Joins joins,
+                         std::uint64_t first_ticket)
     : Channel(manager, std::move(name), std::move(participants)),
       capacity_(capacity),
       value_bytes_(value_bytes),
       entry_bytes_(entry_bytes_of(value_bytes)),
-      head_(*this, "head", Channel::participants().front()),
-      tail_(*this, "tail", Channel::participants().front()) {
+      head_(*this, "head", Channel::participants().front(), first_ticket),
+      tail_(*this, "tail", Channel::participants().front(), first_ticket) {
   const std::uint32_t most = manager.options().block_bytes - kValue;
   if (capacity == 0 || value_bytes == 0 || value_bytes > most) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -39,7 +40,17 @@ SharedQueue::SharedQueue(Manager& manager, std::string name, std::uint64_t capac
   const std::uint64_t bytes = (capacity + nodes - 1) / nodes * entry_bytes_;
   entries_ = add_region("entries", bytes, fabric::kRemoteRead | fabric::kRemoteWrite);
   expect_region("entries", bytes);
+  begin_with(first_ticket);
   if (joins == Joins::kHere) join();
+}
+
+// Each entry of this node is free for the first ticket that comes to it.
+void SharedQueue::begin_with(std::uint64_t first_ticket) {
+  for (std::uint64_t i = 0; i < capacity_; ++i) {
+    const Place place = place_of(first_ticket + i);
+    if (place.node == self())
+      store_release(reinterpret_cast<std::uint64_t*>(entries_.data + place.offset), place.round);
+  }
 }
 
 // Every call takes its block before its ticket: a ticket without its value stops the queue.
@@ -130,7 +141,7 @@ void SharedQueue::pop_as(Caller& me, std::uint64_t ticket, std::span<std::byte> 
   });
   std::copy_n(bytes + kValue, value.size(), value.begin());
   manager().env().charge_copy(entry_bytes_);
-  *entry.block.as<std::uint64_t>() = place.round + 1;
+  *entry.block.as<std::uint64_t>() = place_of(ticket + capacity_).round;
   entry.key = me.write(place.node, remote(place.node, 0), place.offset, entry.block.sge(8));
   entry.key.keep(std::move(entry.block));
 }

@@ -41,14 +41,18 @@ namespace pyrdma::loco {
 /// network (a push: three round trips; a pop: two, and a local copy if the entry is on this node).
 /// They throw Error(kUnavailable), not definite, naming the node that does not answer. They throw
 /// Error(kTimeout) when the manager's wait_timeout passes while they wait for other callers. The
-/// ticket is then spent: its value is lost, and the queue should not be used any more.
+/// ticket is then spent: its value is lost, and the queue should not be used any more. Tickets
+/// count modulo 2^64. A queue whose capacity is not a power of two ends there: after 584 years at a
+/// ticket per ns.
 class SharedQueue : public Channel {
  public:
   /// Makes `capacity` entries for values of `value_bytes` each, striped over the participants. head
   /// and tail are at the first participant. Throws Error(kInvalidArgument) for a size that is 0, or
-  /// too large for a block of the callers.
+  /// too large for a block of the callers. `first_ticket` is that of the first push and pop, for
+  /// tests.
   SharedQueue(Manager& manager, std::string name, std::uint64_t capacity, std::uint32_t value_bytes,
-              std::vector<NodeId> participants = {}, Joins joins = Joins::kHere);
+              std::vector<NodeId> participants = {}, Joins joins = Joins::kHere,
+              std::uint64_t first_ticket = 0);
 
   std::uint64_t capacity() const { return capacity_; }
   std::uint32_t value_bytes() const { return value_bytes_; }
@@ -70,6 +74,7 @@ class SharedQueue : public Channel {
     std::uint64_t round;
   };
   Place place_of(std::uint64_t ticket) const;
+  void begin_with(std::uint64_t first_ticket);
   std::uint64_t take_ticket(Caller& me, AtomicVar& end);
   std::optional<std::uint64_t> try_take_ticket(Caller& me, AtomicVar& end, AtomicVar& other,
                                                std::uint64_t most_ahead);
@@ -95,9 +100,9 @@ class SharedQueueOf : public SharedQueue {
 
  public:
   SharedQueueOf(Manager& manager, std::string name, std::uint64_t capacity,
-                std::vector<NodeId> participants = {})
+                std::vector<NodeId> participants = {}, std::uint64_t first_ticket = 0)
       : SharedQueue(manager, std::move(name), capacity, sizeof(T), std::move(participants),
-                    Joins::kDerived) {
+                    Joins::kDerived, first_ticket) {
     join();
   }
 

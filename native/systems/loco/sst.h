@@ -18,7 +18,11 @@ class Sst : public Channel {
       : Channel(manager, std::move(name), std::move(participants)) {
     make();
   }
-  Sst(Channel& parent, std::string_view name) : Channel(parent, name) { make(); }
+  /// `initial`, the same on all nodes, is the value of all rows before their first store.
+  Sst(Channel& parent, std::string_view name, const T& initial = T{})
+      : Channel(parent, name), initial_(initial) {
+    make();
+  }
 
   /// Returns the rows in the order of participants(). The rows of others exist once the channel is
   /// ready.
@@ -40,9 +44,10 @@ class Sst : public Channel {
     join();
   }
   void make_row(NodeId owner) {
-    rows_[rank_of(owner)] =
-        std::make_unique<Row>(*this, "ov" + std::to_string(owner), owner, Updates::kPushed);
+    rows_[rank_of(owner)] = std::make_unique<Row>(*this, "ov" + std::to_string(owner), owner,
+                                                  Updates::kPushed, initial_);
   }
+  T initial_{};
   std::vector<std::unique_ptr<Row>> rows_;
 };
 

@@ -49,14 +49,15 @@ AcquireOp::AcquireOp(TicketLocks& locks, Caller& me, std::uint64_t index, Try) :
 // A lock is free if the next ticket is served. Nobody else has that ticket until next_ticket is
 // swapped, and only its owner changes now_serving; so the swap takes a free lock or fails.
 bool AcquireOp::try_take() {
-  const auto* words = words_.block.as<std::uint64_t>();
+  auto* words = words_.block.as<std::uint64_t>();
   if (stage_ == Stage::kTaking) {
-    if (words[0] == ticket_) return hold();
+    if (words[0] == words[1]) return hold();
   } else {
-    ticket_ = words[0];
+    ticket_ = TicketLocks::ticket_of(words[0]);
     if (is_served(words[1])) {
+      words[1] = words[0];  // what the swap must find
       words_.key = me_->compare_swap(at_.host, locks_->words_.at(at_.host), at_.next_ticket,
-                                     ticket_, ticket_ + 1, words_.block.sge(8));
+                                     words[0], words[0] + 1, words_.block.sge(8));
       stage_ = Stage::kTaking;
       return false;
     }
@@ -155,7 +156,7 @@ bool AcquireOp::answered() {
     return try_take();
   const auto* words = words_.block.as<std::uint64_t>();
   if (stage_ == Stage::kTicket) {
-    ticket_ = words[1];
+    ticket_ = TicketLocks::ticket_of(words[1]);
     if (!locks_->options_.combined_request) return learn_serving();
   }
   return compare(words[0]);
@@ -178,16 +179,15 @@ bool AcquireOp::learn_serving() {
 
 // Learns the lock's mark too, if this acquisition has the lock now.
 inline bool AcquireOp::is_served(std::uint64_t now_serving) {
-  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
-  if (serving != ticket_) return false;
-  locks_->locals_[index_].in_doubt = now_serving != serving;
+  if (TicketLocks::ticket_of(now_serving) != ticket_) return false;
+  locks_->locals_[index_].in_doubt = (now_serving & TicketLocks::kInDoubt) != 0;
   return true;
 }
 
 bool AcquireOp::compare(std::uint64_t now_serving, Time now) {
   if (is_served(now_serving)) return hold();
-  const std::uint64_t serving = now_serving & ~TicketLocks::kInDoubt;
-  if (serving > ticket_) [[unlikely]] {
+  const std::uint64_t serving = TicketLocks::ticket_of(now_serving);
+  if (TicketLocks::has_passed(ticket_, serving)) [[unlikely]] {
     pass_turn();
     locks_->throw_passed(index_, ticket_, serving);
   }
@@ -199,7 +199,7 @@ bool AcquireOp::compare(std::uint64_t now_serving, Time now) {
     stage_ = Stage::kWatching;
     return is_served(load_acquire(word)) && hold();
   }
-  const std::uint64_t before_us = ticket_ - serving - 1;
+  const std::uint64_t before_us = TicketLocks::distance(serving, ticket_) - 1;
   if (blocks_ && before_us != 0) {
     retry_at_ = std::min(deadline(), locks_->manager().env().now() +
                                          static_cast<Time>(before_us) * locks_->options_.backoff);
@@ -270,17 +270,17 @@ class AcquireOp::Return {
     if (request_.block.data() == nullptr) request_.block = me_->block(16);
     const auto* words = request_.block.as<std::uint64_t>();
     if (!ticket_) {
-      ticket_ = words[1];
+      ticket_ = TicketLocks::ticket_of(words[1]);
     } else if (swaps_) {
-      if (words[0] != *ticket_) {  // it has taken nothing
+      if (words[0] != words[1]) {  // it has taken nothing
         store_release(published_, std::uint64_t{0});
         return true;
       }
       swaps_ = false;
     } else if (has_read_) {
-      const std::uint64_t serving = words[0] & ~TicketLocks::kInDoubt;
-      if (serving == *ticket_) give_back(words[0]);
-      if (serving >= *ticket_) return true;
+      const std::uint64_t serving = TicketLocks::ticket_of(words[0]);
+      if (serving == *ticket_) give_back(words[0] & TicketLocks::kInDoubt);
+      if (serving == *ticket_ || TicketLocks::has_passed(*ticket_, serving)) return true;
     }
     has_read_ = true;
     store_release(published_, TicketLocks::waiting(*ticket_));
@@ -289,12 +289,14 @@ class AcquireOp::Return {
   }
 
  private:
-  void give_back(std::uint64_t now_serving) {
+  void give_back(std::uint64_t mark) {
+    const std::uint64_t next = TicketLocks::after(*ticket_);
     MemRef word = me_->block(8);
-    *word.as<std::uint64_t>() = now_serving + 1;
+    *word.as<std::uint64_t>() = next | mark;
     const fabric::Sge sge = word.sge(8);
-    AckKey key = by_write_ ? me_->write(at_.host, words_, at_.now_serving, sge)
-                           : me_->fetch_add(at_.host, words_, at_.now_serving, 1, sge);
+    AckKey key = by_write_
+                     ? me_->write(at_.host, words_, at_.now_serving, sge)
+                     : me_->fetch_add(at_.host, words_, at_.now_serving, next - *ticket_, sge);
     key.keep(std::move(word));
     store_release(published_, std::uint64_t{0});
   }

@@ -73,13 +73,14 @@ TicketLocks::Report TicketLocks::report(Caller& me, std::uint64_t i) {
     blame(node);
   };
   for (const auto& [node, ticket] : tickets) {
-    if (first && serving && ticket >= (*first & ~kInDoubt) && ticket <= (*serving & ~kInDoubt))
+    if (first && serving && ticket != kUnknown &&
+        distance(ticket_of(*first), ticket) <= distance(ticket_of(*first), ticket_of(*serving)))
       does_not_go_on(node, " has ticket " + std::to_string(ticket));
   }
   for (const auto& [node, ticket] : tickets) {
     if (ticket == kUnknown && holder.empty()) does_not_go_on(node, " has dropped an acquisition");
   }
-  report.text = "ticket " + (serving ? std::to_string(*serving & ~kInDoubt) : "unknown") +
+  report.text = "ticket " + (serving ? std::to_string(ticket_of(*serving)) : "unknown") +
                 " is served; " +
                 (silent.empty() ? "all nodes answer" : "no answer from node" + text_of(silent));
   if (!losers.empty()) {

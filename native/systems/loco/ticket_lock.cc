@@ -44,11 +44,29 @@ void TicketLocks::make(Joins joins) {
     throw Error(ErrorCode::kInvalidArgument, "'" + name() + "' has 0 locks; give it 1 or more");
   }
   locals_ = std::make_unique<Local[]>(count_);
+  if (options_.first_ticket != 0) begin_with(ticket_of(options_.first_ticket));
   footprint_.emplace(manager().env(), locals_.get(), count_ * sizeof(Local));
   holders_ = add_region("holders", (count_ + hosts_) * 8, fabric::kRemoteRead);
   expect_region("holders", (count_ + hosts_) * 8);
   agree("placement", static_cast<std::uint64_t>(options_.placement));
   if (joins == Joins::kHere) join();
+}
+
+// Before join(): no other node uses the words yet.
+void TicketLocks::begin_with(std::uint64_t ticket) {
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    locals_[i].next = locals_[i].serving = static_cast<std::uint32_t>(ticket);
+    const LockPlace at = place_of(i);
+    if (at.host != self()) continue;
+    std::uint64_t* next = words_.local(at.host, at.next_ticket);
+    if (next == nullptr) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "locks '" + name() + "' begin with ticket " + std::to_string(ticket) +
+                      ", but their words lie on the NIC, where they begin with 0");
+    }
+    store_release(next, ticket);
+    store_release(words_.local(at.host, at.now_serving), ticket);
+  }
 }
 
 std::uint64_t& TicketLocks::holder_word(std::uint64_t i) const {
@@ -201,11 +219,11 @@ AckKey TicketLocks::move_on(Caller& me, std::uint64_t i, const LockPlace& at, Fe
   }
   const RemoteRegion& words = words_.at(at.host);
   if (options_.release_by_write) {
-    *word.as<std::uint64_t>() = (local.ticket + 1) | mark_of(local.in_doubt || in_doubt);
+    *word.as<std::uint64_t>() = after(local.ticket) | mark_of(local.in_doubt || in_doubt);
     before.add(fabric::Opcode::kWrite, words, at.now_serving, sge);
   } else {
     before.add(fabric::Opcode::kFetchAdd, words, at.now_serving, sge).compare_add =
-        1 | mark_of(in_doubt && !local.in_doubt);
+        after(local.ticket) - local.ticket + mark_of(in_doubt && !local.in_doubt);
   }
   AckKey key = me.post(at.host, before.span());
   key.keep(std::move(word));

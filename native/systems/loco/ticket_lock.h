@@ -45,6 +45,10 @@ struct TicketLockOptions {
   Placement placement = Placement::kHost;  // kDevice: only the network reads the two words
   std::uint32_t max_handovers = 16;  // to threads of one node in a row, while other nodes may wait
   Time backoff = 1 * kMicrosecond;   // pause of blocking acquires per ticket before their own
+  /// The ticket of the first acquisition, for tests: tickets count modulo 2^55, and the places in a
+  /// node's queue, which begin with its low bits, modulo 2^32. Other than 0 needs words in the
+  /// host's memory; Error(kInvalidArgument) otherwise.
+  std::uint64_t first_ticket = 0;
 
   // Improvements on the paper, one switch each. Preset::kPaper has none of them.
 
@@ -200,6 +204,8 @@ class TicketLocks : public Channel {
   ~TicketLocks() override;
 
   static constexpr std::size_t kMostBefore = 7;
+  /// The last ticket before 0 comes again.
+  static constexpr std::uint64_t kTickets = (std::uint64_t{1} << 55) - 1;
 
   std::uint64_t count() const { return count_; }
   NodeId host_of(std::uint64_t i) const { return place_of(i).host; }
@@ -263,11 +269,22 @@ class TicketLocks : public Channel {
     Mark placed;  // when it is reached, the last holder's writes are placed or lost
   };
 
-  /// The mark of a release in doubt, in now_serving beside the ticket.
+  // Tickets count modulo 2^55. next_ticket counts on beyond; now_serving has the ticket alone, and
+  // the mark of a release in doubt beside it.
+  static std::uint64_t ticket_of(std::uint64_t word) { return word & kTickets; }
+  static std::uint64_t after(std::uint64_t ticket) { return ticket_of(ticket + 1); }
+  /// Returns how many tickets `to` is behind `from`.
+  static std::uint64_t distance(std::uint64_t from, std::uint64_t to) {
+    return ticket_of(to - from);
+  }
+  static bool has_passed(std::uint64_t ticket, std::uint64_t serving) {
+    return serving != ticket && distance(ticket, serving) <= kTickets / 2;
+  }
   static constexpr std::uint64_t kInDoubt = std::uint64_t{1} << 63;
   static std::uint64_t mark_of(bool in_doubt) { return in_doubt ? kInDoubt : 0; }
 
   void make(Joins joins);
+  void begin_with(std::uint64_t ticket);
   // The two words of a lock are atomic_vars of one host, next to each other.
   LockPlace place_of(std::uint64_t i) const {
     const std::uint64_t offset = i / hosts_ * 16;
@@ -276,7 +293,7 @@ class TicketLocks : public Channel {
   std::uint64_t& holder_word(std::uint64_t i) const;
   // What other nodes read of a lock on this node: 0, or the node's ticket and who has it.
   static constexpr std::uint64_t kWaits = 0xff;  // instead of a caller: a thread still to take over
-  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0} >> 8;  // a ticket still to arrive
+  static constexpr std::uint64_t kUnknown = ~std::uint64_t{0} >> 8;  // no ticket: still to arrive
   static std::uint64_t waiting(std::uint64_t ticket) { return ticket << 8 | kWaits; }
   void check_holder(Caller& me, std::uint64_t i);
   [[noreturn]] void throw_not_held(Caller& me, std::uint64_t i);

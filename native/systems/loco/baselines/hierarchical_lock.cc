@@ -12,7 +12,7 @@ HierarchicalLocks::HierarchicalLocks(Channel& parent, std::string_view name, std
       options_(options),
       global_(*this, "global", count, Placement::kDevice, options.grant),
       locals_(std::make_unique<Local[]>(count)) {
-  join();
+  make();
 }
 
 HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::uint64_t count,
@@ -21,6 +21,12 @@ HierarchicalLocks::HierarchicalLocks(Manager& manager, std::string name, std::ui
       options_(options),
       global_(*this, "global", count, Placement::kDevice, options.grant),
       locals_(std::make_unique<Local[]>(count)) {
+  make();
+}
+
+void HierarchicalLocks::make() {
+  for (std::uint64_t i = 0; i < count(); ++i)
+    locals_[i].next = locals_[i].serving = options_.first_place;
   join();
 }
 
@@ -121,7 +127,8 @@ bool HierarchicalOp::enter() {
                   std::to_string(me_->index()) + " of node " + std::to_string(locks_->self()) +
                   " waited " + std::to_string(manager.options().wait_timeout / kMillisecond) +
                   " ms in the queue of its node; raise wait_timeout",
-              false);
+              false)
+      .blaming(me_->silent_peers());
 }
 
 /// Waits for its turn, and gives back what it has got.

@@ -20,6 +20,7 @@ struct HierarchicalOptions {
   // Most hand-overs to threads of one node in a row. The public implementation lets 8 threads have
   // a lock in a row.
   std::uint32_t max_handovers = 7;
+  std::uint32_t first_place = 0;  // in the queues of a node, for tests: they count modulo 2^32
 };
 
 class HierarchicalLocks;
@@ -106,6 +107,7 @@ class HierarchicalLocks : public Channel {
     std::uint32_t handovers = 0;                     // since the node took the lock
   };
 
+  void make();
   HierarchicalOptions options_;
   TestAndSetLocks global_;
   std::unique_ptr<Local[]> locals_;

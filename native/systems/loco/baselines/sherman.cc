@@ -26,7 +26,9 @@ Sherman::Sherman(Manager& manager, std::string name, const ShermanOptions& optio
               kReadWrite),
       footprint_(manager.env(), nullptr, (leaf_of(options.keys) + 1) * kCachedBytes),
       locks_(*this, "locks", options.locks * participants().size(),
-             {.local_queues = options.local_queues, .grant = options.grant}) {
+             {.local_queues = options.local_queues,
+              .grant = options.grant,
+              .first_place = options.first_place}) {
   if (manager.options().block_bytes < kLeafBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 "temporary blocks of " + std::to_string(manager.options().block_bytes) +

@@ -32,6 +32,7 @@ struct ShermanOptions {
   bool whole_leaf = true;            // operations read the leaf; otherwise only the entry
   bool combined_unlock = true;       // the unlock is posted with the write; otherwise after its end
   Grant grant = Grant::kTestAndSet;  // of the locks between nodes
+  std::uint32_t first_place = 0;     // as in HierarchicalOptions
 };
 
 class Sherman : public Channel {
@@ -46,6 +47,9 @@ class Sherman : public Channel {
   /// Writes this node's leaves, with value k for key k. Call it before any operation, and before a
   /// barrier.
   void load();
+  // Where a key's leaf is, and the lock of the leaf, for tests.
+  NodeId host_of(Key key) const { return node_of(leaf_of(key)); }
+  std::uint64_t lock_of_key(Key key) const { return lock_of(leaf_of(key)); }
 
  private:
   friend class ShermanOperation;

@@ -155,7 +155,9 @@ void TestAndSetOp::throw_overdue(std::uint64_t word) {
                   std::to_string(locks_->manager().options().wait_timeout / kMillisecond) +
                   " ms, for which caller " + std::to_string(me_->index()) + " of node " +
                   std::to_string(locks_->self()) + " waited; " + holder,
-              false);
+              false)
+      .blaming(has_ticket ? me_->silent_peers()
+                          : std::vector{static_cast<NodeId>((word >> 8) - 1)});
 }
 
 /// Waits for the answer of the last try, or for the ticket, and gives the lock back.

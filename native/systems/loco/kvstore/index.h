@@ -37,8 +37,9 @@ inline std::uint64_t hash_of(Key key) { return mix64(key); }
 struct Spread {
   std::uint64_t count = 0;
   std::vector<NodeId> nodes;
+  std::uint32_t counter = 1;
   Location of(Key key) const {
-    return {nodes[key % nodes.size()], static_cast<std::uint32_t>(key / nodes.size()), 1};
+    return {nodes[key % nodes.size()], static_cast<std::uint32_t>(key / nodes.size()), counter};
   }
 };
 

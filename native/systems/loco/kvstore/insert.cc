@@ -19,7 +19,7 @@ bool KvOperation::insert_locked() {
       load_acquire(reinterpret_cast<const std::uint64_t*>(store_->slot(number)));
   std::uint32_t counter = static_cast<std::uint32_t>((state >> 1) + 1) & kCounterMask;
   if (counter == 0) counter = 1;
-  if (counter > 1) me_->env().reached("store/slot used again");
+  if (counter != store_->options_.first_counter) me_->env().reached("store/slot used again");
   at_ = {store_->self(), number, counter};
   store_->manager().env().charge_copy(store_->slot_bytes_, &store_->footprint_);
   store_->write_slot(number, counter, false, slot_.block.data() + kSlotFrame);

@@ -44,7 +44,12 @@ KvStore::KvStore(Manager& manager, std::string name, const KvOptions& options,
   agree("fence", options_.fence ? 1 : 0);
   for (const NodeId node : Channel::participants()) {
     trackers_.push_back(std::make_unique<RingBuffer>(*this, "tracker" + std::to_string(node), node,
-                                                     options_.tracker_bytes));
+                                                     options_.tracker_bytes,
+                                                     options_.first_position));
+  }
+  if (options_.first_counter != 1) {
+    for (std::uint32_t number = 0; number < slots_; ++number)
+      set_valid(number, options_.first_counter - 1, false);
   }
   join();
   tracker_ = manager.caller(0).runtime().spawn("loco/tracker", [this] { track(); });
@@ -60,6 +65,7 @@ void KvStore::check_options() {
   check("keys", options_.keys, 1, 1ULL << 40);
   check("slots", slots_, 1, ~std::uint32_t{0});
   check("value_bytes", options_.value_bytes, 1, manager().options().block_bytes - kSlotFrame);
+  check("first_counter", options_.first_counter, 1, kCounterMask);
   check("tracker_bytes", options_.tracker_bytes, 128, 1ULL << 32);  // two messages
   if (manager().options().callers < 2) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -85,12 +91,12 @@ void KvStore::load(std::uint64_t count, bool stored, std::uint64_t (*value_of)(K
                     "; call load() once, before any operation of any node");
   }
   loaded_ = true;
-  const Spread spread{count, participants()};
+  const Spread spread{count, participants(), options_.first_counter};
   std::vector<std::byte> value(slot_bytes_ - kSlotFrame);
   for (Key key = rank_of(self()); key < count; key += nodes) {
     const std::uint64_t word = value_of(key);
     std::memcpy(value.data(), &word, sizeof word);
-    write_slot(fresh_++, 1, true, value.data());
+    write_slot(fresh_++, options_.first_counter, true, value.data());
   }
   if (!stored) return index_.begin_with(spread);
   for (Key key = 0; key < count; ++key) index_.set(key, spread.of(key));

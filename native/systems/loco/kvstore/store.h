@@ -37,7 +37,10 @@ struct KvOptions {
   std::uint64_t tracker_bytes = 64 * kKiB;
   bool fence = true;  // an update is placed, not only completed, before it releases its lock
   Time tracker_pause = 100 * kMicrosecond;  // longest pause of an idle tracker thread
-  Time tracker_hold = 0;  // for tests: the longest time for which the thread leaves a ring alone
+  // For tests.
+  Time tracker_hold = 0;  // the longest time for which the tracker's thread leaves a ring alone
+  std::uint32_t first_counter = 1;   // of each slot, which counts modulo 2^24 without 0
+  std::uint64_t first_position = 0;  // of the trackers' rings (ring_buffer.h)
 };
 
 class KvStore : public Channel {
