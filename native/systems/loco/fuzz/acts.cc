@@ -93,6 +93,12 @@ bool Node::hear(Caller& me, std::uint32_t ring, bool slowly) {
   return true;
 }
 
+// Returns the number of the ticket since the first one.
+std::int64_t Node::ordinal_of(std::uint64_t ticket) const {
+  return static_cast<std::int64_t>((ticket - locks_->options().first_ticket) &
+                                   TicketLocks::kTickets);
+}
+
 // L3, L4. For every other lock the record lies at the lock's host, so that the run uses both
 // fences.
 void Node::critical(Caller& me, const Planned& op) {
@@ -101,10 +107,13 @@ void Node::critical(Caller& me, const Planned& op) {
   const std::uint32_t lock = op.object % kLocks;
   const NodeId host = (locks_->host_of(lock) + lock % 2) % env_.nodes();
   const Value key = Value::integer(lock);
+  const Time since = world_.cluster->now();
+  world_.lock_use.begun(env_.node(), lock);
   log.invoke(env_.now(), process(me), Function::kLock, key, {});
   const std::optional<std::uint64_t> ticket = locks_->acquire(me, lock);
+  held_[me.index()] = lock;
   log.complete(env_.now(), process(me), EventType::kOk, Function::kLock, key,
-               ticket ? Value::integer(static_cast<std::int64_t>(*ticket)) : Value::none());
+               ticket ? Value::integer(ordinal_of(*ticket)) : Value::none());
   check_grant(lock, ticket.has_value());
   // Empty sections lead to more tickets at one time.
   const Fence fence = host == locks_->host_of(lock) ? Fence::kPair
@@ -120,6 +129,8 @@ void Node::critical(Caller& me, const Planned& op) {
     read.key = records_.read(me, host, lock * kRecordWords * 8, read.block.sge(kRecordWords * 8));
   log.invoke(env_.now(), process(me), Function::kUnlock, key, {});
   locks_->release(me, lock, fence);
+  held_[me.index()].reset();
+  world_.lock_use.ended(env_.node(), lock, since, world_.cluster->now());
   const bool fenced =
       (fence == Fence::kPair && locks_->options().unawaited_fence) || read.key.query();
   log.complete(env_.now(), process(me), EventType::kOk, Function::kUnlock, key, {});

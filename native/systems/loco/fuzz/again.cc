@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/remote_word.h"
+#include "systems/loco/fuzz/kinds.h"
 #include "systems/loco/fuzz/node.h"
 
 namespace pyrdma::loco::scenario {
@@ -13,7 +14,7 @@ namespace pyrdma::loco::scenario {
 // round out: one of the two could wait for the other, which waits for a dead node in the round
 // before.
 void Node::make_again(std::uint64_t epoch) {
-  const bool crashes = world_.options.faults[Fault::crash].rate > 0;
+  const bool crashes = have_crashes(world_.options.faults);
   const std::uint64_t rounds = crashes ? 3 : 4;
   Caller& me = manager_.caller(0);
   Rng rng(world_.options.seed, static_cast<std::int64_t>(epoch * env_.nodes() + env_.node()),

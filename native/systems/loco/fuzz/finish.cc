@@ -21,6 +21,7 @@ void Node::finish() {
   barrier_.wait(me);
   check_rings();
   if (store_) check_indices();
+  ++world_.finished;
 }
 
 void Node::finish_variables(Caller& me) {
@@ -62,7 +63,8 @@ void Node::finish_rings(Caller& me) {
 void Node::check_rings() {
   for (std::uint32_t ring = 0; ring < rings_.size(); ++ring) {
     RingBuffer& each = *rings_[ring];
-    if (each.writer() != env_.node() || each.acknowledged(world_.sent_to[ring])) continue;
+    if (each.writer() != env_.node() || world_.sent[ring] == 0) continue;
+    if (each.acknowledged(world_.sent_to[ring])) continue;
     world_.violation("lost acknowledgement",
                      "the writer of ring " + std::to_string(ring) +
                          " misses the acknowledgements of" +

@@ -1,10 +1,11 @@
 #include "systems/loco/fuzz/loco_scenario.h"
 
-#include <array>
+#include <memory>
 
 #include "base/error.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
+#include "systems/loco/fuzz/kinds.h"
 #include "systems/loco/fuzz/node.h"
 #include "systems/loco/fuzz/presets.h"
 #include "systems/loco/preset.h"
@@ -16,64 +17,47 @@ namespace sim = fabric::sim;
 using scenario::Node;
 using scenario::World;
 
-// LOCO assumes a static set of reliable peers on reliable connections, and that writes of one queue
-// pair are placed in order (sections 2.2 and A). So it must survive every fault that such a
-// connection hides. No node recovers from a crash: the other nodes must report it. All other faults
-// are left out.
-const std::vector<Fault> kFaultsOfLoco{Fault::loss,
-                                       Fault::loss_burst,
-                                       Fault::ack_loss,
-                                       Fault::duplicate,
-                                       Fault::reorder,
-                                       Fault::delay,
-                                       Fault::clog,
-                                       Fault::cache_miss,
-                                       Fault::queue_full,
-                                       Fault::late_completion,
-                                       Fault::rnr,
-                                       Fault::pause,
-                                       Fault::preemption,
-                                       Fault::crash,
-                                       Fault::slow_node,
-                                       Fault::torn_crash,
-                                       Fault::buffer_overflow,
-                                       Fault::pause_storm,
-                                       Fault::number_collision,
-                                       Fault::noisy_neighbour};
-
-/// Records how a node's part has ended. The unwinding of a killed node runs the destructor too.
-struct Ending {
-  World& world;
-  NodeId node;
-  bool returns = false;
-  ~Ending() {
-    if (returns) return;
-    world.died[node] = true;
-    world.phase.crashed();
-  }
-};
-
 void run_node(World& world, Env& env) {
   if (env.incarnation() != 0) return;  // no node recovers
-  Ending ending{world, env.node()};
+  Fates& fates = world.fates;
+  Ending ending(fates, world.phase, env.node());
   std::unique_ptr<Node> node;
-  try {
+  const auto attempt = [&](auto&& part) {
+    try {
+      part();
+    } catch (const Error& error) {
+      fates.failed(env.node(), error);
+      ++world.outcome.info;
+    }
+  };
+  // A node that leaves early looks dead to the others.
+  const auto wait_for = [&](Stage stage) {
+    fates.reached(env.node(), stage);
+    const auto reached = [&] { return fates.all_reached(stage); };
+    if (node) return node->go_on_until(reached);
+    while (!reached()) env.sleep_until(env.now() + 100 * kMicrosecond);
+  };
+  attempt([&] {
     node = std::make_unique<Node>(world, env);
     node->run();
-  } catch (const Error& error) {
-    world.failed(env.node(), error);
-    ++world.outcome.info;
+  });
+  wait_for(Stage::kEnded);
+  if (!fates.any_dead() && node) attempt([&] { node->leave(); });
+  if (fates.any_dead()) {
+    if (node) attempt([&] { node->settle(); });
+    wait_for(Stage::kSettled);
+    if (node) attempt([&] { node->look_around(); });
+    wait_for(Stage::kOver);
   }
-  world.ended[env.node()] = true;
-  // A node that leaves early looks dead to the others.
-  while (!world.all_ended()) env.sleep_until(env.now() + 100 * kMicrosecond);
-  ending.returns = true;
+  ending.returns();
 }
 
 fuzz::Outcome run_channels(const fuzz::Options& wanted, bool locks_alone) {
   fuzz::Outcome outcome;
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
+  keep_ways_short(options.faults);
+  choose_crashes(options);
   fuzz::FaultPhase phase(options, outcome);
   World world(options, outcome, phase, locks_alone);
   world.bugs = Bugs::named(options.mutation);
@@ -94,46 +78,54 @@ fuzz::Outcome run_channels(const fuzz::Options& wanted, bool locks_alone) {
 }  // namespace
 
 fuzz::Scenario channels_scenario() {
-  return {"loco",
-          "LOCO's channels: variables, words, a queue, rings, locks, barriers",
-          [](const fuzz::Options& options) { return run_channels(options, false); },
-          {kBugNames.begin(), kBugNames.end()},
-          {kPresetNames.begin(), kPresetNames.end()},
-          kFaultsOfLoco,
-          {"channel/join again",
-           "channel/subset",
-           "fence/mark after a write",
-           "fence/pair with reads in flight",
-           "fence/thread with reads in flight",
-           "lock/back-off",
-           "lock/hand-over",
-           "lock/hand-over before placement",
-           "lock/last hand-over",
-           "lock/words on the NIC",
-           "owned_var/torn pull",
-           "queue/empty",
-           "queue/full",
-           "queue/pop waits",
-           "queue/push waits",
-           "queue/ticket lost",
-           "ring/full",
-           "ring/skip",
-           "runtime/dropped work",
-           "runtime/polling thread",
-           "store/full",
-           "store/slot used again"},
-          kMostNodes};
+  return {.name = "loco",
+          .title = "LOCO's channels: variables, words, a queue, rings, locks, barriers",
+          .run = [](const fuzz::Options& options) { return run_channels(options, false); },
+          .mutations = {kBugNames.begin(), kBugNames.end()},
+          .presets = {kPresetNames.begin(), kPresetNames.end()},
+          .faults = kFaultsOfLoco,
+          .branches = {"channel/join again",
+                       "channel/subset",
+                       "fence/mark after a write",
+                       "fence/pair with reads in flight",
+                       "fence/thread with reads in flight",
+                       "lock/back-off",
+                       "lock/hand-over",
+                       "lock/hand-over before placement",
+                       "lock/last hand-over",
+                       "lock/words on the NIC",
+                       "owned_var/torn pull",
+                       "queue/empty",
+                       "queue/full",
+                       "queue/pop waits",
+                       "queue/push waits",
+                       "queue/ticket lost",
+                       "ring/full",
+                       "ring/skip",
+                       "runtime/dropped work",
+                       "runtime/polling thread",
+                       "store/full",
+                       "store/slot used again"},
+          .most_nodes = kMostNodes,
+          .checks = {{"barrier", 0.8},
+                     {"counter", 0.25},
+                     {"fifo", 0.25},
+                     {"kv", 0.25},
+                     {"mutex", 0.25},
+                     {"end", 0.95},
+                     {"after a crash", 0.12}}};
 }
 
 fuzz::Scenario locks_scenario() {
-  return {"loco_locks",
-          "LOCO's ticket locks, which all clients take again and again",
-          [](const fuzz::Options& options) { return run_channels(options, true); },
-          {"release_without_fence", "host_adds_by_cpu"},
-          {kPresetNames.begin(), kPresetNames.end()},
-          kFaultsOfLoco,
-          {"lock/back-off", "lock/hand-over", "lock/hand-over before placement",
-           "lock/last hand-over", "lock/words on the NIC"}};
+  return {.name = "loco_locks",
+          .title = "LOCO's ticket locks, which all clients take again and again",
+          .run = [](const fuzz::Options& options) { return run_channels(options, true); },
+          .mutations = {"release_without_fence", "host_adds_by_cpu"},
+          .presets = {kPresetNames.begin(), kPresetNames.end()},
+          .faults = kFaultsOfLoco,
+          .branches = {"lock/back-off", "lock/hand-over", "lock/hand-over before placement",
+                       "lock/last hand-over", "lock/words on the NIC"},
+          .checks = {{"mutex", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
 }
 
 }  // namespace pyrdma::loco

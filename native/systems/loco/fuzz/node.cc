@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/remote_word.h"
+#include "systems/loco/fuzz/meeting.h"
 #include "systems/loco/fuzz/presets.h"
 
 namespace pyrdma::loco::scenario {
@@ -30,7 +31,10 @@ TicketLockOptions lock_options(const World& world, const Shape& shape) {
   auto options =
       TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
   options.max_handovers = kMostHandovers;
-  if (shape.device_words) options.placement = Placement::kDevice;
+  if (shape.device_words)
+    options.placement = Placement::kDevice;  // its words begin with 0
+  else
+    options.first_ticket = shape.first.lock_ticket;
   return options;
 }
 
@@ -48,13 +52,13 @@ Wide wide(NodeId writer, std::uint64_t number) {
 Node::Node(World& world, Env& env)
     : world_(world),
       env_(env),
-      shape_(draw_shape(world)),
+      shape_(world),
       owners_(std::min(env.nodes(), 4U)),
       manager_(env, manager_options(world, shape_)),
       words_(manager_, "words", kWords),
       records_(manager_, "records", kLocks * kRecordWords * 8, kReadWrite),
       marks_(manager_, "marks", std::uint64_t{env.nodes()} * kCallers * 8, fabric::kRemoteWrite),
-      barrier_(manager_, "barrier") {
+      barrier_(manager_, "barrier", {}, shape_.first.barrier_round) {
   for (NodeId owner = 0; owner < owners_; ++owner) {
     const std::string number = std::to_string(owner);
     pushed_.push_back(
@@ -64,14 +68,16 @@ Node::Node(World& world, Env& env)
     pulled_.push_back(
         std::make_unique<OwnedVar<Wide>>(manager_, "pulled" + number, owner, Updates::kPulled));
   }
-  rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring0", 0, kRingBytes));
+  rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring0", 0, kRingBytes,
+                                                std::vector<NodeId>(), shape_.first.position));
   if (std::ranges::find(shape_.members, env.node()) != shape_.members.end()) {
-    queue_ = std::make_unique<SharedQueueOf<std::uint64_t>>(manager_, "queue", kQueueCapacity,
-                                                            shape_.members);
+    queue_ = std::make_unique<SharedQueueOf<std::uint64_t>>(
+        manager_, "queue", kQueueCapacity, shape_.members, shape_.first.queue_ticket);
     locks_ = std::make_unique<TicketLocks>(manager_, "locks", kLocks + 1,
                                            lock_options(world, shape_), shape_.members);
     rings_.push_back(std::make_unique<RingBuffer>(manager_, "ring1", shape_.members.back(),
-                                                  kRingBytes, shape_.members));
+                                                  kRingBytes, shape_.members,
+                                                  shape_.first.position));
   }
   if (uses_store(world)) {
     KvOptions options;
@@ -80,6 +86,8 @@ Node::Node(World& world, Env& env)
     options.locks = kKeyLocks;
     options.lock = lock_options(world, shape_);
     options.tracker_bytes = 128;
+    options.first_counter = shape_.first.slot_counter;
+    options.first_position = shape_.first.position;
     options.tracker_pause = 5 * kMicrosecond;
     options.tracker_hold = 200 * kMicrosecond;
     store_ = std::make_unique<KvStore>(manager_, "store", options);
@@ -93,6 +101,7 @@ Node::Node(World& world, Env& env)
 void Node::run() {
   // Not in the constructor: a node that fails here still answers the others.
   manager_.wait_for_ready();
+  world_.usable[env_.node()] = true;
   for (std::uint32_t epoch = 0; epoch < kEpochs; ++epoch) {
     std::optional<Error> failure;
     {
@@ -110,7 +119,26 @@ void Node::run() {
     make_again(epoch);
   }
   finish();
+}
+
+void Node::leave() {
   manager_.leave();
+  ++world_.left;
+}
+
+void Node::go_on_until(FunctionRef<bool()> ready) {
+  constexpr std::uint32_t kMostErrors = 8;
+  while (!ready()) {
+    for (std::uint32_t caller = 0; caller <= kOutsider; ++caller) {
+      try {
+        if (errors_ < kMostErrors) manager_.turn(manager_.caller(caller));
+      } catch (const Error& error) {
+        ++errors_;  // a thread of the runtime that has failed has an error for each turn
+        world_.fates.failed(env_.node(), error);
+      }
+    }
+    env_.sleep_until(env_.now() + 100 * kMicrosecond);
+  }
 }
 
 void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
@@ -118,11 +146,13 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
   const std::vector<Planned>& plan = plans_[caller];
   for (std::size_t i = plan.size() * epoch / kEpochs; i < plan.size() * (epoch + 1) / kEpochs;
        ++i) {
-    world_.phase.operation();
-    if (!world_.options.keeps(plan[i].id)) continue;
-    if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
-    act(me, plan[i]);
-    manager_.turn();
+    const std::uint64_t mark = world_.phase.operation();
+    if (world_.options.keeps(plan[i].id)) {
+      if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
+      act(me, plan[i]);
+      manager_.turn();
+    }
+    world_.phase.ended(mark);
   }
   me.wait_until([&] { return !me.has_unfinished(); }, "end of dropped operations");
   // A mark for every node; after the barrier every node must see it.
@@ -140,7 +170,7 @@ void Node::meet(std::uint64_t epoch) {
   const Value round = Value::pair(static_cast<std::int64_t>(epoch), env_.nodes());
   check::History& log = world_.log(Log::kBarriers);
   log.invoke(env_.now(), who, Function::kBarrier, {}, round);
-  barrier_.wait(manager_.caller(0));
+  meet_at(barrier_, manager_.caller(0), world_.outcome);
   log.complete(env_.now(), who, EventType::kOk, Function::kBarrier, {}, round);
   const auto* marks = reinterpret_cast<const std::uint64_t*>(marks_.local());
   for (std::uint32_t client = 0; client < env_.nodes() * kCallers; ++client) {
@@ -167,6 +197,7 @@ void Node::act(Caller& me, const Planned& op) {
       if (!first || self >= owners_) return look(me, owner, false);
       pushed_[self]->store(wide(self, ++world_.pushed[self]));
       pushed_[self]->push(me);
+      world_.placed[self] = world_.pushed[self];
       halves_[self]->store(world_.pushed[self] << 32 | world_.pushed[self]);
       halves_[self]->push(me);
       break;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "systems/loco/atomic_var.h"
 #include "systems/loco/barrier.h"
 #include "systems/loco/fuzz/plan.h"
@@ -32,6 +33,16 @@ class Node {
   Node(World& world, Env& env);
   /// Carries out all plans. Throws Error when an operation has failed.
   void run();
+  /// Ends the node's part of a run without dead nodes.
+  void leave();
+  /// Goes on with what clients have dropped, until ready().
+  void go_on_until(FunctionRef<bool()> ready);
+  // after_crash.cc: a node has died.
+  /// Gives back the locks whose holders have ended with an error, and waits until everything that
+  /// this node has sent to living nodes is there.
+  void settle();
+  /// Tests what does not need the dead node, once all living nodes have settled.
+  void look_around();
 
  private:
   void run_epoch(std::uint32_t epoch, std::uint32_t caller);
@@ -46,6 +57,15 @@ class Node {
   void finish_locks(Caller& me);
   void finish_store();
   void check_indices();
+  // after_crash.cc
+  void look_at_variables(Caller& me);
+  void look_at_words(Caller& me);
+  void drain_rings(Caller& me);
+  void drain_queue(Caller& me);
+  void take_locks(Caller& me);
+  void read_keys(Caller& me);
+  bool is_here(NodeId node) const;
+  bool attempt(FunctionRef<void()> part);
   bool is_member() const { return queue_ != nullptr; }
   void act(Caller& me, const Planned& op);
   void store_often(const Planned& op);
@@ -63,6 +83,7 @@ class Node {
   void drop_change(Caller& me, const Planned& op);
   void exchange(Caller& me, const Planned& op);
   void use_record(Caller& me, Caller& writer, std::uint32_t lock, NodeId host);
+  std::int64_t ordinal_of(std::uint64_t ticket) const;
   void check_grant(std::uint32_t lock, bool by_ticket);
   std::int32_t process(const Caller& me) const;
   void require(fabric::Status status, NodeId peer, const char* what);
@@ -84,7 +105,9 @@ class Node {
   Barrier barrier_;
   std::unique_ptr<KvStore> store_;  // in runs that use it
   std::array<std::vector<Planned>, kCallers> plans_;
-  std::array<std::vector<std::uint64_t>, kCallers> seen_;  // last number seen, by owner
+  std::array<std::vector<std::uint64_t>, kCallers> seen_;    // last number seen, by owner
+  std::array<std::optional<std::uint32_t>, kCallers> held_;  // lock of each client
+  std::uint32_t errors_ = 0;                                 // of dropped work
 };
 
 }  // namespace pyrdma::loco::scenario

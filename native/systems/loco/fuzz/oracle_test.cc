@@ -1,76 +1,58 @@
 // The oracle of failed clients compares the nodes that an error blames, not its text.
 #include <gtest/gtest.h>
 
-#include "fabric/sim/profile_test.h"
-#include "fuzz/simulation.h"
-#include "systems/loco/fuzz/world.h"
+#include "systems/loco/fuzz/fates.h"
 
-namespace pyrdma::loco::scenario {
+namespace pyrdma::loco {
 namespace {
 
 class OracleSim : public testing::Test {
  protected:
-  OracleSim() {
-    options.nodes = 4;
-    options.profile = fabric::sim::test_profile();
-    phase.emplace(options, outcome);
-    world.emplace(options, outcome, *phase, false);
-    cluster.emplace(fuzz::simulation_of(options, 0));
-    world->cluster = &*cluster;
-  }
-  std::size_t violations() {
-    world->check();
-    return outcome.violations.size();
-  }
   static Error timeout(std::vector<NodeId> blamed) {
     return Error(ErrorCode::kTimeout, "node 0: no answer within 100 ms").blaming(std::move(blamed));
   }
-  fuzz::Options options;
-  fuzz::Outcome outcome;
-  std::optional<fuzz::FaultPhase> phase;
-  std::optional<World> world;
-  std::optional<fabric::sim::SimCluster> cluster;
+  Fates fates{4};
 };
 
 TEST_F(OracleSim, AnErrorThatBlamesADeadNodeIsRight) {
-  world->died[1] = true;
-  world->failed(0, timeout({2, 1}));
-  EXPECT_EQ(violations(), 0U);
+  fates.died(1);
+  fates.failed(0, timeout({2, 1}));
+  EXPECT_EQ(fates.wrong_errors().size(), 0U);
 }
 
 TEST_F(OracleSim, TheNumberOfADeadNodeInTheTextProvesNothing) {
-  world->died[1] = true;  // "100 ms" contains a 1
-  world->failed(0, timeout({}));
-  EXPECT_EQ(violations(), 1U);
+  fates.died(1);  // "100 ms" contains a 1
+  fates.failed(0, timeout({}));
+  EXPECT_EQ(fates.wrong_errors().size(), 1U);
 }
 
 TEST_F(OracleSim, ALivingNodeMustNotBeBlamedAlone) {
-  world->died[1] = true;
-  world->failed(0, timeout({2}));
-  EXPECT_EQ(violations(), 1U);
+  fates.died(1);
+  fates.failed(0, timeout({2}));
+  EXPECT_EQ(fates.wrong_errors().size(), 1U);
 }
 
 TEST_F(OracleSim, ANodeThatADeadOneHoldsUpMayBeBlamed) {
-  world->died[1] = true;
-  world->failed(0, timeout({2}));
-  world->failed(2, timeout({1}));
-  EXPECT_EQ(violations(), 0U);
+  fates.died(1);
+  fates.failed(0, timeout({2}));
+  fates.failed(2, timeout({1}));
+  EXPECT_EQ(fates.wrong_errors().size(), 0U);
 }
 
 TEST_F(OracleSim, LivingNodesMustNotBlameEachOther) {
-  world->died[1] = true;
-  world->failed(0, timeout({2}));
-  world->failed(2, timeout({0}));
-  EXPECT_EQ(violations(), 2U);
+  fates.died(1);
+  fates.failed(0, timeout({2}));
+  fates.failed(2, timeout({0}));
+  EXPECT_EQ(fates.wrong_errors().size(), 2U);
 }
 
 TEST_F(OracleSim, ANodeThatDiesAfterItsOwnErrorIsDead) {
-  world->ended[1] = true;
-  world->died[1] = true;
-  world->failed(1, timeout({}));
-  world->failed(0, timeout({1}));
-  EXPECT_EQ(violations(), 0U);
+  fates.reached(1, Stage::kEnded);
+  fates.died(1);
+  fates.failed(1, timeout({}));
+  fates.failed(0, timeout({1}));
+  EXPECT_EQ(fates.wrong_errors().size(), 0U);
 }
 
 }  // namespace
-}  // namespace pyrdma::loco::scenario
+}  // namespace pyrdma::loco

@@ -38,19 +38,17 @@ bool uses_store(const World& world) {
   return false;
 }
 
-Shape draw_shape(const World& world) {
+Shape::Shape(const World& world) : first(world.options) {
   Rng rng(world.options.seed, -1, "fuzz loco shape");
-  Shape shape;
   const auto absent = static_cast<NodeId>(rng.below(world.options.nodes));
   const bool some = world.options.nodes > 2 && rng.below(3) == 0;
   for (NodeId node = 0; node < world.options.nodes; ++node) {
-    if (!some || node != absent) shape.members.push_back(node);
+    if (!some || node != absent) members.push_back(node);
   }
-  shape.polling_thread = rng.below(4) == 0;
-  shape.device_words = rng.below(3) == 0;
-  shape.blocking_queue = rng.below(3) == 0;
-  shape.slots = 1 + rng.below(3);
-  return shape;
+  polling_thread = rng.below(4) == 0;
+  device_words = rng.below(3) == 0;
+  blocking_queue = rng.below(3) == 0;
+  slots = 1 + rng.below(3);
 }
 
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller) {

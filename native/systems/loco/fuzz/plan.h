@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "systems/loco/fuzz/first_numbers.h"
 #include "systems/loco/fuzz/world.h"
 
 namespace pyrdma::loco::scenario {
@@ -37,14 +38,15 @@ bool uses_store(const World& world);
 
 /// The shape of a run, drawn from its seed.
 struct Shape {
+  explicit Shape(const World& world);
   /// The participants of the queue, the locks and the last ring: all nodes, or all but one.
   std::vector<NodeId> members;
   bool polling_thread = false;
   bool device_words = false;    // the words of the locks lie on NICs
   bool blocking_queue = false;  // clients push, then pop, and wait for both
   std::uint64_t slots = 0;      // of each node's part of the store; few, so that it fills up
+  FirstNumbers first;
 };
-Shape draw_shape(const World& world);
 
 /// Draws the plan of client `caller` of `node`. A run has a random subset of operations.
 std::vector<Planned> draw_plan(const World& world, NodeId node, std::uint32_t caller);

@@ -51,11 +51,13 @@ void Node::change(Caller& me, const Planned& op) {
                                   Function::kPut,    Function::kPut,   Function::kInsert,
                                   Function::kInsert, Function::kDelete};
   const Function f = kFunctions[op.draw % kFunctions.size()];
+  ++world_.unsure[number];
   log.invoke(env_.now(), process(me), f, key,
              f == Function::kDelete ? Value::none() : Value::integer(1 + std::int64_t{op.id}));
   const Outcome outcome = f == Function::kPut      ? store_->update(me, number, bytes)
                           : f == Function::kInsert ? store_->insert(me, number, bytes)
                                                    : store_->remove(me, number);
+  --world_.unsure[number];
   const bool done = outcome == Outcome::kOk;
   // An update of a missing key did not happen; an insertion without room did not happen either.
   const bool failed = outcome == Outcome::kFull || (f == Function::kPut && !done);

@@ -13,6 +13,7 @@
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "runtime/node_barrier.h"
+#include "systems/loco/fuzz/first_numbers.h"
 #include "systems/loco/fuzz/presets.h"
 #include "systems/loco/fuzz/store_scenarios.h"
 #include "systems/loco/kvstore/store.h"
@@ -70,12 +71,13 @@ struct CutWorld {
   // A value of several packets may be cut in the middle.
   const std::uint32_t value_words = options.seed / 2 % 2 == 0 ? 1 : 4000;
 
-  void operation(Time now) {
-    phase.operation();
-    if (--cut.after != 0) return;
+  std::uint64_t operation(Time now) {
+    const std::uint64_t mark = phase.operation();
+    if (--cut.after != 0) return mark;
     cut.end = now + cut.duration;
     cluster->block(cut.from, cut.to, cut.duration);
     if (cut.both_ways) cluster->block(cut.to, cut.from, cut.duration);
+    return mark;
   }
   /// An error is right if it blames a node that has lost another.
   void judge(Env& env, const Error& error) {
@@ -103,7 +105,13 @@ struct CutWorld {
     all.tracker_pause = 5 * kMicrosecond;
     const bool paper = options.seed / 4 % 2 != 0;
     all.lock = TicketLockOptions::of(preset_of(options, paper ? Preset::kPaper : Preset::kBest));
-    if (options.seed / 8 % 2 != 0) all.lock.placement = Placement::kDevice;
+    const FirstNumbers first(options);
+    if (options.seed / 8 % 2 != 0)
+      all.lock.placement = Placement::kDevice;  // its words begin with 0
+    else
+      all.lock.first_ticket = first.lock_ticket;
+    all.first_counter = first.slot_counter;
+    all.first_position = first.position;
     return all;
   }
 };
@@ -161,13 +169,15 @@ class CutClient {
       Function f = kBefore[rng.below(kBefore.size())];
       Key key = rng.below(world_.keys);
       if (rng.below(3) == 0) me_.env().work(static_cast<Time>(rng.below(4000)));
-      world_.operation(now());
+      const std::uint64_t mark = world_.operation(now());
       if (world_.cut.is_of(me_.env().node()) && world_.cut.end != kForever) {
         f = kAfter[rng.below(kAfter.size())];
         for (std::uint32_t k = 0; k < world_.keys && !lies_across(key); ++k)
           key = (key + 1) % world_.keys;
       }
-      if (!run(f, key, ++world_.values)) return !world_.cut.is_of(me_.env().node());
+      const bool goes_on = run(f, key, ++world_.values);
+      world_.phase.ended(mark);
+      if (!goes_on) return !world_.cut.is_of(me_.env().node());
     }
     return true;
   }
@@ -281,6 +291,8 @@ void run_node(CutWorld& world, Env& env) {
       return world.running == 0 && (world.cut.end == kForever || env.now() >= world.cut.end);
     });
     run_last(world, store, me);
+    world.outcome.made("end");
+    if (world.cut.end != kForever) world.outcome.made("after the cut");
     world.over = true;
   }
   go_on_until(world, me, is_over);
@@ -311,17 +323,18 @@ fuzz::Outcome run_cut(const fuzz::Options& wanted) {
 }  // namespace
 
 fuzz::Scenario store_cut_scenario() {
-  return {"loco_store_cut",
-          "LOCO's key-value store while two nodes lose each other and none dies",
-          &run_cut,
-          {"unfenced"},
-          {kPresetNames.begin(), kPresetNames.end()},
-          kFaultsOfCuts,
-          {"store/lock in doubt", "store/removal of another node ended", "store/torn slot",
-           "store/key goes on after a cut"},
-          kMostNodes,
-          true,
-          3};  // two lose each other, and the others go on
+  return {.name = "loco_store_cut",
+          .title = "LOCO's key-value store while two nodes lose each other and none dies",
+          .run = &run_cut,
+          .mutations = {"unfenced"},
+          .presets = {kPresetNames.begin(), kPresetNames.end()},
+          .faults = kFaultsOfCuts,
+          .branches = {"store/lock in doubt", "store/removal of another node ended",
+                       "store/torn slot", "store/key goes on after a cut"},
+          .most_nodes = kMostNodes,
+          .fewest_nodes = 3,  // two lose each other, and the others go on
+          .checks = {{"kv", 0.9}, {"end", 0.95}, {"after the cut", 0.9}},
+          .usual_operations = 2000};
 }
 
 }  // namespace pyrdma::loco

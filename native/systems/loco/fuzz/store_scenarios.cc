@@ -1,318 +1,399 @@
 #include "systems/loco/fuzz/store_scenarios.h"
 
-#include <algorithm>
-#include <array>
-#include <cstring>
 #include <memory>
-#include <optional>
+#include <utility>
 
 #include "base/error.h"
-#include "fuzz/fault_phase.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
-#include "systems/loco/barrier.h"
-#include "systems/loco/baselines/sherman.h"
-#include "systems/loco/fuzz/places.h"
-#include "systems/loco/fuzz/presets.h"
-#include "systems/loco/kvstore/store.h"
+#include "systems/loco/fuzz/kinds.h"
+#include "systems/loco/fuzz/meeting.h"
+#include "systems/loco/fuzz/store_world.h"
 
 namespace pyrdma::loco {
+namespace stores {
 namespace {
 
 using check::EventType;
-using check::Function;
 using check::Value;
 
-constexpr std::uint32_t kCallers = 3;          // per node
 constexpr std::uint64_t kLongestPause = 2000;  // ns
+constexpr std::uint32_t kMostErrors = 2;       // of a client, which then ends
+constexpr Time kPatience = 30 * kMillisecond;  // the retries last 8 ms, a report as long
 
-// The faults that a reliable connection hides, and slow nodes.
-const std::vector<Fault> kFaultsOfStores{
-    Fault::loss,  Fault::ack_loss,   Fault::duplicate,  Fault::reorder,         Fault::delay,
-    Fault::clog,  Fault::cache_miss, Fault::queue_full, Fault::late_completion, Fault::rnr,
-    Fault::pause, Fault::preemption, Fault::slow_node,  Fault::pause_storm};
-
-struct StoreWorld {
-  const fuzz::Options& options;
-  fuzz::Outcome& outcome;
-  fuzz::FaultPhase& phase;
-  // Few keys and locks make clients contend; more of them let announcements fill the tracker's
-  // ring.
-  const bool many = options.seed % 3 == 0;
-  const std::uint32_t keys = many ? 12 : 4, locks = many ? 8 : 2;
-  // The keys may have values before the first operation, in the table of the index or computed.
-  const bool loaded = options.seed / 24 % 2 != 0, stored = options.seed / 48 % 2 != 0;
-  // Operations of a caller at once. The next request of a connection places late writes, so one
-  // operation at a time leaves writes late for longer.
-  const std::uint32_t window = options.seed / 5 % 2 == 0 ? 1 : 2;
-  check::History history{};
-  Places places{};
-};
-
-struct Request {
-  Function f = Function::kGet;
-  Key key = 0;
-  std::uint64_t value = 0;
-};
-
-/// LOCO's store, empty at first. In half of the runs its locks lie on the NICs.
-class LocoSide {
- public:
-  static constexpr Function kFirst = Function::kInsert;
-  LocoSide(Manager& manager, const StoreWorld& world)
-      : world_(world),
-        store_(manager, "store", options(world)),
-        refills_(world.options.seed / 12 % 2 == 0) {}
-  void load() {
-    if (world_.loaded) store_.load(world_.keys, world_.stored, &loaded_value);
-  }
-  static std::uint64_t loaded_value(Key key) { return 1'000'000'000 + key; }
-  std::optional<std::uint64_t> first_value(Key key) const {
-    return world_.loaded ? std::optional(loaded_value(key)) : std::nullopt;
-  }
-  /// Every operation is over: notes this node's index, and tests that no slot is lost.
-  void finish(StoreWorld& world, Time now) {
-    const std::string lost = world.places.note(store_, world.keys, world.loaded && !world.stored);
-    if (!lost.empty()) world.outcome.report("lost slot", now, lost);
-  }
-  Function draw(Rng& rng) const {
-    // Half of the runs change values often, and the others fill slots again often.
-    constexpr std::array kUpdates{Function::kGet, Function::kGet,    Function::kGet,
-                                  Function::kPut, Function::kPut,    Function::kPut,
-                                  Function::kPut, Function::kInsert, Function::kDelete};
-    constexpr std::array kRefills{Function::kGet,    Function::kGet,    Function::kGet,
-                                  Function::kGet,    Function::kPut,    Function::kPut,
-                                  Function::kInsert, Function::kInsert, Function::kDelete};
-    return refills_ ? kRefills[rng.below(kRefills.size())] : kUpdates[rng.below(kUpdates.size())];
-  }
-
-  struct Operation {
-    Operation(LocoSide& side, Caller& me) : state(side.store_, me) {}
-    void begin(const Request& request) {
-      const auto bytes = std::as_bytes(std::span(&request.value, 1));
-      if (request.f == Function::kGet) state.lookup(request.key);
-      if (request.f == Function::kPut) state.update(request.key, bytes);
-      if (request.f == Function::kInsert) state.insert(request.key, bytes);
-      if (request.f == Function::kDelete) state.remove(request.key);
-    }
-    std::uint64_t value() const {
-      std::uint64_t word = 0;
-      std::memcpy(&word, state.value().data(), sizeof word);
-      return word;
-    }
-    KvOperation state;
-  };
-
- private:
-  static KvOptions options(const StoreWorld& world) {
-    KvOptions options;
-    const bool room = world.many || world.loaded;
-    options.slots = 1 + world.options.seed / 4 % 3 + (room ? world.keys / world.options.nodes : 0);
-    options.tracker_hold = 400 * kMicrosecond;
-    options.locks = world.locks;
-    options.tracker_bytes = 128;
-    options.tracker_pause = 5 * kMicrosecond;
-    const bool paper = world.options.seed / 2 % 2 != 0;
-    options.lock =
-        TicketLockOptions::of(preset_of(world.options, paper ? Preset::kPaper : Preset::kBest));
-    if (world.options.seed % 2 == 0) options.lock.placement = Placement::kDevice;
-    return options;
-  }
-  const StoreWorld& world_;
-  KvStore store_;
-  const bool refills_;
-};
-
-/// The model of Sherman, which has only updates and lookups of existing keys. The keys lie in
-/// different leaves. Every fourth run has no local queues.
-class ShermanSide {
- public:
-  static constexpr Function kFirst = Function::kPut;
-  static constexpr Key kApart = 64;
-  ShermanSide(Manager& manager, const StoreWorld& world)
-      : tree_(manager, "tree",
-              {.keys = world.keys * kApart,
-               .locks = world.locks,
-               .local_queues = world.options.seed % 4 != 0}) {}
-  void load() { tree_.load(); }
-  static std::optional<std::uint64_t> first_value(Key) { return {}; }
-  void finish(StoreWorld&, Time) {}
-  Function draw(Rng& rng) const { return rng.below(2) == 0 ? Function::kGet : Function::kPut; }
-
-  struct Operation {
-    Operation(ShermanSide& side, Caller& me) : state(side.tree_, me) {}
-    void begin(const Request& request) {
-      if (request.f == Function::kGet) state.lookup(request.key * kApart);
-      if (request.f == Function::kPut) state.update(request.key * kApart, request.value);
-    }
-    std::uint64_t value() const { return state.value(); }
-    ShermanOperation state;
-  };
-
- private:
-  Sherman tree_;
-};
-
-/// A client: it runs one operation after the other and records each.
+/// Does one operation at a time. An error ends the operation, which may have happened or not.
 template <class Side>
 class Client {
  public:
-  Client(StoreWorld& world, Side& side, Caller& me, std::uint32_t number)
-      : world_(world),
-        side_(side),
-        env_(me.env()),
-        operation_(side, me),
-        process_(static_cast<std::int32_t>(number)),
-        rng_(world.options.seed, static_cast<std::int64_t>(number), "store operations") {
-    const std::uint64_t clients = std::uint64_t{world.options.nodes} * kCallers * world.window;
-    next_ = static_cast<std::uint32_t>(world.options.operations * std::uint64_t{number} / clients);
-    end_ = static_cast<std::uint32_t>(world.options.operations * (number + 1ULL) / clients);
+  Client(World& world, Side& side, Caller& me)
+      : world_(world), side_(side), me_(me), process_(world.processes++) {
+    operation_.emplace(side, me);
   }
 
-  bool over() const { return !busy_ && next_ == end_; }
-  /// Ends an operation that is over and begins the next. Returns true when something has happened.
-  bool turn() {
-    if (busy_ && !ended()) return false;
-    while (!busy_ && next_ != end_) draw();
-    return true;
-  }
-  /// Returns true if the operation is over, and records its end.
-  bool ended() {
-    if (!operation_.state.poll()) return false;
-    record_end();
-    busy_ = false;
-    return true;
-  }
-  void begin(const Request& request) {
+  bool busy() const { return busy_; }
+  /// Begins an operation; see is_over() for the return value.
+  bool begin(const Request& request) {
     request_ = request;
-    const Value value = request.f == Function::kPut || request.f == Function::kInsert
-                            ? Value::integer(static_cast<std::int64_t>(request.value))
-                            : Value::none();
-    world_.history.invoke(env_.now(), process_, request.f, key(), value);
-    operation_.begin(request);
+    since_ = world_.cluster->now();
+    const bool writes = request.f == Function::kPut || request.f == Function::kInsert;
+    const Value value =
+        writes ? Value::integer(static_cast<std::int64_t>(request.value)) : Value::none();
+    world_.history.invoke(me_.env().now(), process_, request.f, key(), value);
+    if (request.changes()) {
+      ++world_.unsure[request.key];
+      world_.locks.begun(node(), side_.lock_of(request.key));
+    }
     busy_ = true;
+    return attempt([&] { operation_->begin(request); });
   }
+  /// Returns true when the operation has ended, and records its end.
+  bool is_over() {
+    return !attempt([&] {
+      if (operation_->state.poll()) record_end();
+    }) || !busy_;
+  }
+  void fail(const Error& error) {
+    world_.fates.failed(node(), error);
+    world_.history.complete(me_.env().now(), process_, EventType::kInfo, request_.f, key(),
+                            Value::none());
+    ++world_.outcome.info;
+    busy_ = false;
+    ++errors_;
+    process_ = world_.processes++;
+    operation_.reset();  // what it holds goes on
+    operation_.emplace(side_, me_);
+  }
+  std::uint32_t errors() const { return errors_; }
 
  private:
+  NodeId node() const { return me_.runtime().self(); }
   Value key() const { return Value::integer(static_cast<std::int64_t>(request_.key)); }
 
-  void draw() {
-    const std::uint32_t id = next_++;
-    const Request request{side_.draw(rng_), rng_.below(world_.keys), 1 + std::uint64_t{id}};
-    const std::uint64_t pause =
-        rng_.below(3) == 0 ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
-    world_.phase.operation();
-    if (!world_.options.keeps(id)) return;
-    if (pause != 0) env_.work(static_cast<Time>(pause));
-    begin(request);
+  template <class Step>
+  bool attempt(Step&& step) {
+    try {
+      step();
+      return true;
+    } catch (const Error& error) {
+      fail(error);
+      return false;
+    }
   }
 
   void record_end() {
-    const bool done = operation_.state.outcome() == Outcome::kOk;
+    const Outcome outcome = operation_->state.outcome();
+    const bool done = outcome == Outcome::kOk;
     const Function f = request_.f;
     // An update of a missing key did not happen; an insertion without room did not happen either.
-    const bool failed =
-        operation_.state.outcome() == Outcome::kFull || (f == Function::kPut && !done);
+    const bool failed = outcome == Outcome::kFull || (f == Function::kPut && !done);
     Value value = Value::none();
     if (!failed && (f == Function::kInsert || f == Function::kDelete)) value = Value::boolean(done);
-    if (f == Function::kGet && done) {
-      value = Value::integer(static_cast<std::int64_t>(operation_.value()));
+    if (f == Function::kGet && done)
+      value = Value::integer(static_cast<std::int64_t>(operation_->value()));
+    world_.history.complete(me_.env().now(), process_, failed ? EventType::kFail : EventType::kOk,
+                            f, key(), value);
+    if (request_.changes()) {
+      --world_.unsure[request_.key];
+      world_.locks.ended(node(), side_.lock_of(request_.key), since_, world_.cluster->now());
     }
-    world_.history.complete(env_.now(), process_, failed ? EventType::kFail : EventType::kOk, f,
-                            key(), value);
     ++(failed ? world_.outcome.fail : world_.outcome.ok);
+    busy_ = false;
   }
 
-  StoreWorld& world_;
+  World& world_;
+  Side& side_;
+  Caller& me_;
+  std::optional<typename Side::Operation> operation_;
+  std::int32_t process_;
+  Request request_;
+  Time since_ = 0;
+  bool busy_ = false;
+  std::uint32_t errors_ = 0;
+};
+
+/// A client with the operations that it draws.
+template <class Side>
+class Drawing {
+ public:
+  Drawing(World& world, Side& side, Caller& me, std::uint32_t number)
+      : world_(world),
+        side_(side),
+        env_(me.env()),
+        client_(world, side, me),
+        rng_(world.options.seed, number, "fuzz store operations") {
+    const std::uint32_t clients = world.options.nodes * kCallers * world.shape.window;
+    const std::uint64_t operations = world.options.operations;
+    next_ = static_cast<std::uint32_t>(operations * number / clients);
+    end_ = static_cast<std::uint32_t>(operations * (number + 1) / clients);
+  }
+
+  bool over() const { return !client_.busy() && next_ == end_; }
+  /// Returns true when an operation has ended.
+  bool turn() {
+    if (client_.busy()) {
+      if (!client_.is_over()) return false;
+      world_.phase.ended(mark_);
+      if (client_.errors() >= kMostErrors) next_ = end_;
+    }
+    while (!client_.busy() && next_ != end_) draw();
+    return true;
+  }
+  void fail(const Error& error) {
+    if (client_.busy()) client_.fail(error);
+    if (client_.errors() >= kMostErrors) next_ = end_;
+  }
+
+ private:
+  void draw() {
+    const std::uint32_t id = next_++;
+    const Request request{side_.draw(rng_), rng_.below(world_.shape.keys), 1 + std::uint64_t{id}};
+    const std::uint64_t pause =
+        rng_.below(3) == 0 ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
+    mark_ = world_.phase.operation();
+    if (!world_.options.keeps(id)) return world_.phase.ended(mark_);
+    if (pause != 0) env_.work(static_cast<Time>(pause));
+    if (!client_.begin(request)) world_.phase.ended(mark_);
+    if (client_.errors() >= kMostErrors) next_ = end_;
+  }
+
+  World& world_;
   Side& side_;
   Env& env_;
-  typename Side::Operation operation_;
-  std::int32_t process_;
+  Client<Side> client_;
   Rng rng_;
-  Request request_;
   std::uint32_t next_ = 0, end_ = 0;  // numbers of operations
-  bool busy_ = false;
+  std::uint64_t mark_ = 0;
+};
+
+/// A node's part.
+template <class Side>
+class StoreNode {
+ public:
+  StoreNode(World& world, Env& env)
+      : world_(world),
+        env_(env),
+        manager_(env, options(world)),
+        side_(manager_, world),
+        barrier_(manager_, "barrier", {}, world.shape.first.barrier_round) {}
+
+  /// Carries out all operations. Without a dead node it checks the end too. Throws Error when an
+  /// operation that is not a client's has failed.
+  void run() {
+    manager_.wait_for_ready();
+    side_.load();
+    world_.usable[env_.node()] = true;
+    Caller& me = manager_.caller(0);
+    meet_at(barrier_, me, world_.outcome);
+    if (env_.node() == 0) write_first_values();
+    meet_at(barrier_, me, world_.outcome);
+    {
+      std::vector<std::unique_ptr<Thread>> others;
+      for (std::uint32_t i = 1; i < kCallers; ++i) {
+        others.push_back(env_.spawn("caller" + std::to_string(i),
+                                    [this, i] { run_caller(manager_.caller(i)); }));
+      }
+      run_caller(me);
+      for (const auto& other : others) other->join();
+    }
+    meet_at(barrier_, me, world_.outcome);
+    side_.finish();
+    read_all();
+    meet_at(barrier_, me, world_.outcome);
+    ++world_.finished;
+  }
+  void leave() {
+    manager_.leave();
+    ++world_.left;
+  }
+
+  /// Goes on with what clients have dropped, until ready().
+  template <class Ready>
+  void go_on_until(Ready&& ready) {
+    while (!ready()) {
+      for (std::uint32_t i = 0; i < kCallers; ++i) {
+        try {
+          if (errors_ < kMostErrors * kCallers) manager_.turn(manager_.caller(i));
+        } catch (const Error& error) {
+          ++errors_;  // a thread of the runtime that has failed has an error for each turn
+          world_.fates.failed(env_.node(), error);
+        }
+      }
+      env_.sleep_until(env_.now() + 100 * kMicrosecond);
+    }
+  }
+
+  /// A node has died. The others still have what does not lie on it: every value, unless a change
+  /// of its key was cut off, and every lock that no such change has taken.
+  void look_around() {
+    if (!world_.usable[env_.node()] || world_.left != 0) return;
+    const bool changes = env_.node() == world_.fates.survivors().front();
+    std::vector<bool> is_stuck(world_.shape.locks * env_.nodes());  // each try takes the patience
+    for (Key key = 0; key < world_.shape.keys; ++key) {
+      const std::optional<NodeId> at = side_.place_of(key);
+      const std::uint64_t lock = side_.lock_of(key);
+      const bool may_read = at && world_.unsure[key] == 0;
+      const bool may_change = may_read && world_.locks.is_free(lock, world_.fates);
+      if (changes && !is_stuck[lock]) {
+        const NodeId host = side_.host_of(lock);
+        is_stuck[lock] = !succeeds({Function::kPut, key, next_value()},
+                                   [&] { return may_change && is_here(*at) && is_here(host); });
+      }
+      succeeds({Function::kGet, key, 0}, [&] { return may_read && is_here(*at); });
+    }
+    ++world_.looked;
+  }
+
+ private:
+  static ManagerOptions options(const World& world) {
+    ManagerOptions options;
+    options.callers = kCallers + 1;  // the last caller belongs to the tracker
+    options.max_in_flight = 64;
+    options.blocks = 32;
+    options.block_bytes = Sherman::kLeafBytes;
+    options.wait_timeout = kPatience;
+    options.bugs = Bugs::named(world.options.mutation);
+    return options;
+  }
+  std::uint64_t next_value() { return world_.options.operations + ++world_.values; }
+
+  void run_caller(Caller& me) {
+    std::vector<std::unique_ptr<Drawing<Side>>> clients;
+    for (std::uint32_t i = 0; i < world_.shape.window; ++i) {
+      const std::uint32_t number = (env_.node() * kCallers + me.index()) * world_.shape.window + i;
+      clients.push_back(std::make_unique<Drawing<Side>>(world_, side_, me, number));
+    }
+    const auto turn = [&] {
+      bool any = false;
+      for (const auto& client : clients) any |= !client->over() && client->turn();
+      return any;
+    };
+    const auto all_over = [&] {
+      return std::all_of(clients.begin(), clients.end(), [](const auto& c) { return c->over(); });
+    };
+    while (!all_over()) {
+      try {
+        me.wait_until(turn, "completion of an operation");
+      } catch (const Error& error) {
+        for (const auto& client : clients) client->fail(error);
+        world_.phase.progress();
+      }
+    }
+  }
+
+  /// Node 0 gives every key its first value, if it has none.
+  void write_first_values() {
+    Caller& me = manager_.caller(0);
+    for (Key key = 0; key < world_.shape.keys; ++key) {
+      const auto value = side_.first_value(key);
+      if (!value) {
+        try_once({Side::kFirst, key, next_value()});
+        continue;
+      }
+      const Value number = Value::integer(static_cast<std::int64_t>(key));
+      const Time now = me.env().now();
+      const std::int32_t process = world_.processes++;
+      world_.history.invoke(now, process, Function::kInsert, number,
+                            Value::integer(static_cast<std::int64_t>(*value)));
+      world_.history.complete(now, process, EventType::kOk, Function::kInsert, number,
+                              Value::boolean(true));
+    }
+  }
+
+  /// At the end every node reads every key; the checker compares.
+  void read_all() {
+    for (Key key = 0; key < world_.shape.keys; ++key) try_once({Function::kGet, key, 0});
+  }
+
+  /// Returns false after an error.
+  bool try_once(const Request& request) {
+    Caller& me = manager_.caller(0);
+    Client<Side> client(world_, side_, me);
+    world_.phase.progress();
+    try {
+      if (client.begin(request)) me.wait_until([&] { return client.is_over(); }, "last operation");
+    } catch (const Error& error) {
+      client.fail(error);
+    }
+    world_.phase.progress();
+    return client.errors() == 0;
+  }
+
+  /// Returns false after an error, which is a violation if the operation `must` succeed. The errors
+  /// of operations that were dropped before come first, one at a time.
+  template <class Must>
+  bool succeeds(Request request, Must&& must) {
+    if (try_once(request)) return true;
+    if (!must()) return false;
+    for (std::uint32_t i = 0; i < kMostErrors; ++i) {
+      if (request.changes()) request.value = next_value();
+      if (try_once(request)) return true;
+    }
+    if (must())
+      world_.violation("lost key", "node " + std::to_string(env_.node()) + " cannot " +
+                                       (request.changes() ? "change" : "read") + " key " +
+                                       std::to_string(request.key) + ", which needs no dead node");
+    return false;
+  }
+
+  bool is_here(NodeId node) { return world_.usable[node] && !world_.fates.is_dead(node); }
+
+  World& world_;
+  Env& env_;
+  Manager manager_;
+  Side side_;
+  Barrier barrier_;
+  std::uint32_t errors_ = 0;  // of dropped work
 };
 
 template <class Side>
-void run_caller(StoreWorld& world, Side& side, Caller& me) {
-  std::vector<std::unique_ptr<Client<Side>>> clients;
-  for (std::uint32_t i = 0; i < world.window; ++i) {
-    const std::uint32_t number = (me.runtime().self() * kCallers + me.index()) * world.window + i;
-    clients.push_back(std::make_unique<Client<Side>>(world, side, me, number));
-  }
-  const auto turn = [&] {
-    bool any = false;
-    for (const auto& client : clients) any |= !client->over() && client->turn();
-    return any;
-  };
-  const auto all_over = [&] {
-    return std::all_of(clients.begin(), clients.end(), [](const auto& c) { return c->over(); });
-  };
-  while (!all_over()) me.wait_until(turn, "completion of an operation");
-}
-
-// Node 0 gives every key its first value, if it has none.
-template <class Side>
-void write_first_values(StoreWorld& world, Side& side, Caller& me) {
-  Client<Side> first(world, side, me, 0);
-  for (Key key = 0; key < world.keys; ++key) {
-    if (const auto value = side.first_value(key)) {
-      const Value number = Value::integer(static_cast<std::int64_t>(key));
-      const Time now = me.env().now();
-      world.history.invoke(now, 0, Function::kInsert, number,
-                           Value::integer(static_cast<std::int64_t>(*value)));
-      world.history.complete(now, 0, EventType::kOk, Function::kInsert, number,
-                             Value::boolean(true));
-      continue;
+void run_node(World& world, Env& env) {
+  if (env.incarnation() != 0) return;  // no node recovers
+  Ending ending(world.fates, world.phase, env.node());
+  std::unique_ptr<StoreNode<Side>> node;
+  const auto attempt = [&](auto&& part) {
+    try {
+      part();
+    } catch (const Error& error) {
+      world.fates.failed(env.node(), error);
+      ++world.outcome.info;
     }
-    first.begin({Side::kFirst, key, world.options.operations + 1 + key});
-    me.wait_until([&] { return first.ended(); }, "first value");
+  };
+  // A node that leaves early looks dead to the others.
+  const auto wait_until = [&](auto&& ready) {
+    if (node) return node->go_on_until(ready);
+    while (!ready()) env.sleep_until(env.now() + 100 * kMicrosecond);
+  };
+  attempt([&] {
+    node = std::make_unique<StoreNode<Side>>(world, env);
+    node->run();
+  });
+  world.fates.reached(env.node(), Stage::kEnded);
+  wait_until([&] { return world.fates.all_reached(Stage::kEnded); });
+  if (!world.fates.any_dead() && node) attempt([&] { node->leave(); });
+  if (world.fates.any_dead()) {
+    if (node) attempt([&] { node->look_around(); });
+    world.fates.reached(env.node(), Stage::kOver);
+    wait_until([&] { return world.fates.all_reached(Stage::kOver); });
   }
+  ending.returns();
 }
 
-// At the end every node reads every key; the checker compares.
-template <class Side>
-void read_all(StoreWorld& world, Side& side, Caller& me) {
-  Client<Side> last(world, side, me, me.runtime().self() * kCallers * world.window);
-  for (Key key = 0; key < world.keys; ++key) {
-    last.begin({Function::kGet, key, 0});
-    me.wait_until([&] { return last.ended(); }, "last value");
+void check_end(World& world) {
+  fuzz::judge(world.outcome, world.options, world.history, "kv", world.cluster->now());
+  for (const std::string& error : world.fates.wrong_errors()) world.violation("error", error);
+  if (world.finished == world.options.nodes) {
+    world.outcome.made("end");
+    if (const std::optional<Key> key = world.places.unequal())
+      world.violation("indices", "the nodes have different places of key " + std::to_string(*key));
   }
-}
-
-template <class Side>
-void run_node(StoreWorld& world, Env& env) {
-  ManagerOptions options;
-  options.callers = kCallers + 1;  // the last caller belongs to the tracker
-  options.max_in_flight = 64;
-  options.blocks = 32;
-  options.block_bytes = Sherman::kLeafBytes;
-  options.wait_timeout = 100 * kMillisecond;
-  options.bugs = Bugs::named(world.options.mutation);
-  Manager manager(env, options);
-  Side side(manager, world);
-  Barrier barrier(manager, "barrier");
-  manager.wait_for_ready();
-  side.load();
-  Caller& me = manager.caller(0);
-  barrier.wait(me);
-  if (env.node() == 0) write_first_values(world, side, me);
-  barrier.wait(me);
-  {
-    std::vector<std::unique_ptr<Thread>> others;
-    for (std::uint32_t i = 1; i < kCallers; ++i) {
-      others.push_back(env.spawn("caller" + std::to_string(i),
-                                 [&, i] { run_caller(world, side, manager.caller(i)); }));
-    }
-    run_caller(world, side, me);
-    for (const auto& other : others) other->join();
+  if (world.looked != 0) {
+    world.outcome.made("end");
+    world.outcome.made("after a crash");
   }
-  barrier.wait(me);
-  side.finish(world, env.now());
-  read_all(world, side, me);
-  barrier.wait(me);
-  manager.leave();
+  const bool crashed = world.fates.any_dead();
+  world.outcome.skipped("end", crashed ? "a node died before the others were ready" : "an error");
+  world.outcome.skipped("after a crash",
+                        crashed ? "a node died before the others were ready" : "no node died");
 }
 
 template <class Side>
@@ -320,9 +401,12 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
+  keep_ways_short(options.faults);
+  choose_crashes(options);
   fuzz::FaultPhase phase(options, outcome);
-  StoreWorld world{options, outcome, phase};
+  World world{options, outcome, phase};
   fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
+  world.cluster = &cluster;
   phase.attach(cluster);
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
@@ -330,36 +414,35 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   } catch (const Error& error) {
     outcome.report("liveness", cluster.now(), std::string(error.what()).substr(0, 200));
   }
-  fuzz::judge(outcome, options, world.history, "kv", cluster.now());
-  if (const std::optional<Key> key = world.places.unequal())
-    outcome.report("indices", cluster.now(),
-                   "the nodes have different places of key " + std::to_string(*key));
+  check_end(world);
   fuzz::fill_outcome(outcome, cluster);
   return outcome;
 }
 
 }  // namespace
+}  // namespace stores
 
 fuzz::Scenario store_scenario() {
-  return {"loco_store",
-          "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
-          &run_store<LocoSide>,
-          {"unfenced"},
-          {kPresetNames.begin(), kPresetNames.end()},
-          kFaultsOfStores,
-          {"lock/hand-over", "lock/words on the NIC", "ring/torn message", "store/full",
-           "store/index locked", "store/slot used again", "store/stale index", "store/torn slot",
-           "store/tracker full"},
-          kMostNodes};
+  return {.name = "loco_store",
+          .title = "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
+          .run = &stores::run_store<stores::LocoSide>,
+          .mutations = {"unfenced"},
+          .presets = {kPresetNames.begin(), kPresetNames.end()},
+          .faults = kFaultsOfLoco,
+          .branches = {"lock/hand-over", "lock/words on the NIC", "ring/torn message", "store/full",
+                       "store/index locked", "store/slot used again", "store/stale index",
+                       "store/torn slot", "store/tracker full"},
+          .most_nodes = kMostNodes,
+          .checks = {{"kv", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
 }
 
 fuzz::Scenario sherman_scenario() {
-  return {"loco_sherman",
-          "the model of Sherman: lookups and updates of few keys",
-          &run_store<ShermanSide>,
-          {"unfenced"},
-          {},
-          kFaultsOfStores};
+  return {.name = "loco_sherman",
+          .title = "the model of Sherman: lookups and updates of few keys",
+          .run = &stores::run_store<stores::ShermanSide>,
+          .mutations = {"unfenced"},
+          .faults = kFaultsOfLoco,
+          .checks = {{"kv", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
 }
 
 }  // namespace pyrdma::loco

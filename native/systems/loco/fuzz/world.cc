@@ -1,7 +1,5 @@
 #include "systems/loco/fuzz/world.h"
 
-#include <algorithm>
-
 #include "fuzz/simulation.h"
 
 namespace pyrdma::loco::scenario {
@@ -12,22 +10,17 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
       outcome(result),
       phase(faults),
       locks_alone(locks),
-      ended(wanted.nodes),
-      died(wanted.nodes),
+      fates(wanted.nodes),
+      processes(static_cast<std::int32_t>(wanted.nodes * kCallers)),
+      usable(wanted.nodes),
       pushed(wanted.nodes),
-      pulled(wanted.nodes) {
+      pulled(wanted.nodes),
+      placed(wanted.nodes) {
   log(Log::kWords).header.initial = check::Value::integer(0);
 }
 
 void World::violation(const char* kind, const std::string& text) {
   outcome.report(kind, cluster->now(), text);
-}
-
-bool World::all_ended() const {
-  for (NodeId node = 0; node < options.nodes; ++node) {
-    if (!ended[node] && !died[node]) return false;
-  }
-  return true;
 }
 
 void World::check() {
@@ -38,25 +31,13 @@ void World::check() {
                                                                 {Log::kStore, "kv"}}};
   for (const auto& [which, model] : kModels)
     fuzz::judge(outcome, options, log(which), model, cluster->now());
-  check_failures();
-}
-
-// A node that waits for a dead one holds up those that wait for it, until its own wait ends.
-void World::check_failures() {
-  std::vector<bool> gone = died;
-  const auto is_right = [&](const Failure& failure) {
-    return died[failure.node] || std::ranges::any_of(failure.error.nodes(), [&](NodeId node) {
-             return node < options.nodes && gone[node];
-           });
-  };
-  for (std::size_t round = 0; round < failures.size(); ++round) {
-    for (const Failure& failure : failures)
-      if (is_right(failure)) gone[failure.node] = true;
-  }
-  for (const Failure& failure : failures) {
-    if (!is_right(failure))
-      violation("error", "node " + std::to_string(failure.node) + ": " + failure.error.what());
-  }
+  for (const std::string& error : fates.wrong_errors()) violation("error", error);
+  const bool crashed = fates.any_dead();
+  if (finished == options.nodes || looked != 0) outcome.made("end");
+  if (looked != 0) outcome.made("after a crash");
+  constexpr const char* kEarly = "a node died before the others were ready";
+  outcome.skipped("end", crashed ? kEarly : "an error");
+  outcome.skipped("after a crash", crashed ? kEarly : "no node died");
 }
 
 }  // namespace pyrdma::loco::scenario

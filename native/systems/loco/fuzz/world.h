@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "check/history.h"
 #include "fabric/sim/cluster.h"
 #include "fuzz/fault_phase.h"
 #include "systems/loco/bugs.h"
+#include "systems/loco/fuzz/fates.h"
+#include "systems/loco/fuzz/lock_use.h"
 #include "systems/loco/fuzz/places.h"
 
 namespace pyrdma::loco::scenario {
@@ -36,14 +37,11 @@ struct World {
         bool locks_alone);
 
   void violation(const char* kind, const std::string& text);
+  /// Of an operation after all clients have ended.
+  std::int32_t next_process() { return processes++; }
   check::History& log(Log which) { return logs[static_cast<std::size_t>(which)]; }
-  bool all_ended() const;
-  /// A client has failed. The failure is correct only if the error blames a node that was killed,
-  /// or one that has itself failed correctly.
-  void failed(NodeId node, const Error& error) { failures.push_back({node, error}); }
-  /// Adds the verdicts of the checkers on the histories.
+  /// Adds the verdicts of the checkers on the histories, and the wrong errors.
   void check();
-  void check_failures();
 
   const fuzz::Options& options;
   fuzz::Outcome& outcome;
@@ -52,19 +50,20 @@ struct World {
   fabric::sim::SimCluster* cluster = nullptr;
   Bugs bugs;
   std::array<check::History, static_cast<std::size_t>(Log::kCount)> logs;
-  struct Failure {
-    NodeId node;
-    Error error;
-  };
-  std::vector<bool> ended, died;  // by node; a node may die after its end
-  std::vector<Failure> failures;
-  std::vector<std::uint64_t> pushed, pulled;      // last number of each node's variables
-  std::array<std::uint64_t, kRings> sent{};       // messages, by ring
-  std::array<std::uint64_t, kRings> sent_to{};    // position after the last message
-  std::array<std::uint64_t, kWords> sums{};       // of the addends of each word
-  std::uint64_t queued = 0;                       // values in the queue
-  std::array<std::uint32_t, kLocks> handovers{};  // since the lock's last ticket
-  Places places;                                  // of the keys of the store
+  Fates fates;
+  std::int32_t processes;
+  std::vector<bool> usable;                          // nodes that have joined all others
+  std::uint32_t finished = 0, looked = 0, left = 0;  // numbers of nodes
+  std::vector<std::uint64_t> pushed, pulled;         // last number of each node's variables
+  std::vector<std::uint64_t> placed;                 // last number that was pushed without an error
+  std::array<std::uint64_t, kRings> sent{};          // messages, by ring
+  std::array<std::uint64_t, kRings> sent_to{};       // position after the last message
+  std::array<std::uint64_t, kWords> sums{};          // of the addends of each word
+  std::uint64_t queued = 0;                          // values in the queue
+  std::array<std::uint32_t, kLocks> handovers{};     // since the lock's last ticket
+  LockUse lock_use;
+  std::map<Key, std::uint32_t> unsure;  // changes that have not ended well, by key
+  Places places;                        // of the keys of the store
   std::map<std::pair<NodeId, std::uint32_t>, std::uint64_t> received;  // by reader and ring
   std::array<std::uint64_t, kLocks> guarded{};                         // last stamp of each record
   std::uint64_t stamps = 0;
