@@ -41,8 +41,11 @@ void Options::check(NodeId nodes) const {
   check_range("regions", regions, 1, 60000);
   check_range("app_queues", app_queues, 1, 65535);
   check_range("frequent_samples", frequent_samples, 1, 1000);
-  if (lease <= 0 || sample_interval <= 0)
-    throw Error(ErrorCode::kInvalidArgument, "lease and sample_interval must be more than 0 ns");
+  check_range("first_generation", first_generation, 1, 65535);
+  check_range("first_epoch", first_epoch, 1, 65535);
+  if (lease <= 0 || sample_interval <= 0 || ask_again <= 0)
+    throw Error(ErrorCode::kInvalidArgument,
+                "lease, sample_interval and ask_again must be more than 0 ns");
   if (meta_servers.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "meta_servers is empty; name at least one node, such as [0]");

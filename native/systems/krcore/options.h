@@ -47,6 +47,8 @@ struct Options {
   std::uint32_t zero_copy_above = 16384;  // bytes of payload from which on the receiver reads
   std::uint32_t inbox_messages = 512;     // of a virtual queue pair without a posted receive
   std::uint32_t inbox_bytes = 1 << 20;    // of payload of these
+  /// A queue pair that waits for its peer's answer asks again after this time; it doubles. Ours.
+  Time ask_again = 5 * kMillisecond;
 
   // Control path.
   Metadata metadata = Metadata::kMetaServer;
@@ -54,6 +56,9 @@ struct Options {
   bool dc_cache = true;              // false: each connect asks a meta server
   std::uint32_t virtual_queue_pairs = 16384;
   std::uint32_t nodes_known = 16384;  // that a meta server has room for
+  /// Where the numbers of 16 bits begin that go round: how often a place of the table has been
+  /// used, and how often its queue pair has been connected. For tests; 0 is no number.
+  std::uint16_t first_generation = 1, first_epoch = 1;
 
   // Memory of applications (section 4.2).
   bool check_regions = true;  // against ValidMR; the public code does not

@@ -209,6 +209,7 @@ class Service {
   void flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v);
   void finish(Prepared& request, fabric::Status status, Vqp* v);
   void complete(Vqp& v, std::uint64_t entry, fabric::Status status);
+  void await_read(Vqp& v, const Prepared& announcement);
   void tell_owner(Vqp& v);
   /// Completes the zero-copy send with that ticket, if there is one.
   void complete_ticket(Vqp& v, std::uint64_t ticket, fabric::Status status);

@@ -70,6 +70,10 @@ class Inbox {
       return;
     }
     Stream& known = stream->second;
+    if (known.to != app_.env().node() || known.to_life != app_.env().incarnation()) {
+      world_.violation("outlived", "a message to life " + std::to_string(known.to_life) +
+                                       " of node " + std::to_string(known.to) + " came to another");
+    }
     if (start.number != known.received) {
       world_.violation("order", "node " + std::to_string(known.to) + " took message " +
                                     std::to_string(start.number) + " of queue pair " +
@@ -77,6 +81,7 @@ class Inbox {
                                     std::to_string(known.received));
     }
     known.received = start.number + 1;
+    ++world_.steps;
   }
 
   World& world_;
@@ -90,25 +95,31 @@ struct Ending {
   World& world;
   NodeId node;
   ~Ending() {
-    world.nodes[node].is_up = false;
+    World::Node& self = world.nodes[node];
+    self.is_up = false;
     if (world.is_over) return;
-    ++world.nodes[node].crashes;
+    self.died = world.now();
+    self.deaths.resize(self.life + 1, self.died);
     world.phase.crashed();
   }
 };
 
 void live(World& world, Env& env) {
   const Ending ending{world, env.node()};
-  world.nodes[env.node()].life = env.incarnation();
+  World::Node& self = world.nodes[env.node()];
+  self.life = env.incarnation();
+  self.keys.clear();
+  world.forget(env.node());
   Service service(env, world.shape.service);
   App app(service);
-  World::Node& self = world.nodes[env.node()];
-  self.cells =
-      app.reg_mr(std::uint64_t{world.options.nodes} * kClients * kGenerations * kWords * 8);
+  if (self.life != 0)
+    world.loans.push_back({env.node(), self.life - 1, self.cells, true, self.died});
+  self.cells = app.reg_mr((kMostShared + world.plans.size() * kPlaces * kWords) * 8);
+  self.keys.insert(self.cells.key);
   Inbox inbox(world, service);
   self.is_up = true;
   std::vector<std::unique_ptr<Thread>> threads;
-  for (std::uint32_t client = 0; client < kClients; ++client) {
+  for (std::uint32_t client = 0; client < world.shape.clients; ++client) {
     threads.push_back(env.spawn("client", [&, client] { Client(world, service, client).run(); }));
   }
   if (world.shape.stranger == env.node())
@@ -123,13 +134,18 @@ void live(World& world, Env& env) {
                                 std::to_string(service.physical_queue_pairs()) +
                                 " physical queue pairs; the bound is " + std::to_string(most));
   }
+  world.outcome.made("pool");
 }
 
 /// Watches whether the run can go on. Not part of the service.
 void watch(World& world, Env& env) {
-  fuzz::Patience patience(world.options.recovery_limit);
+  fuzz::Patience patience(kPatience);
+  std::uint64_t steps = 0;
   while (!world.is_over) {
     env.sleep_until(env.now() + 50 * kMicrosecond);
+    world.look_at_faults();
+    if (world.steps != steps) world.phase.progress();
+    steps = world.steps;
     if (world.all_done() && world.cluster->faults_are_on()) world.cluster->heal();
     if (world.outcome.begun == 0 || world.cluster->faults_are_on()) continue;
     const bool has_all = std::ranges::all_of(world.streams, [&](const auto& entry) {
@@ -139,8 +155,9 @@ void watch(World& world, Env& env) {
     const bool all_up =
         std::ranges::all_of(world.nodes, [](const World::Node& node) { return node.is_up; });
     if (world.all_done() && world.all_reached() && has_all && all_up) {
+      world.outcome.made("connects");
       world.is_over = true;
-    } else if (patience.is_over(world.cluster->now(), world.outcome.begun)) {
+    } else if (patience.is_over(world.now(), world.steps)) {
       world.violation("liveness", "not all is done" + world.describe());
       world.is_over = true;
     }

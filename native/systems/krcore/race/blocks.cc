@@ -14,7 +14,7 @@ std::optional<Block> Blocks::take(std::uint32_t node, std::uint32_t units) {
     return block;
   }
   if (!is_fresh) return std::nullopt;
-  const Block block{from.at, units, 1};
+  const Block block{from.at, units, first_version_};
   from.at += std::uint64_t{units} * kUnit;
   return block;
 }

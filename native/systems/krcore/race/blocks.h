@@ -25,7 +25,11 @@ struct Block {
 class Blocks {
  public:
   Blocks(const TableAddress& table, const ClientOptions& options)
-      : table_(table), bugs_(options.bugs), resting_(options.resting_blocks), nodes_(table.nodes) {}
+      : table_(table),
+        bugs_(options.bugs),
+        resting_(options.resting_blocks),
+        first_version_(options.first_version % kVersions),
+        nodes_(table.nodes) {}
 
   /// Returns a block, or nothing when the client must reserve memory first.
   std::optional<Block> take(std::uint32_t node, std::uint32_t units);
@@ -57,6 +61,7 @@ class Blocks {
   const TableAddress& table_;
   const Bugs bugs_;
   const std::size_t resting_;
+  const std::uint32_t first_version_;
   std::vector<Node> nodes_;
 };
 

@@ -25,6 +25,7 @@ inline constexpr std::uint32_t kUnit = 64;        // blocks begin at multiples o
 inline constexpr std::uint32_t kMostUnits = 255;  // of a block
 inline constexpr std::uint32_t kMostDepth = 15;   // a slot has four bits for it
 inline constexpr std::uint32_t kVersions = 1U << 10;
+inline constexpr std::uint32_t kMostBeat = 0x1ffff;  // of a split word, 17 bits
 
 inline constexpr std::uint32_t mask_of(std::uint32_t depth) { return (1U << depth) - 1; }
 
@@ -107,14 +108,14 @@ struct SplitWord {
   static constexpr SplitWord of(std::uint64_t word) {
     return {static_cast<std::uint32_t>(word & 0xf),
             (word >> 4 & 1) != 0,
-            static_cast<std::uint32_t>(word >> 5 & 0x1ffff),
+            static_cast<std::uint32_t>(word >> 5 & kMostBeat),
             static_cast<std::uint32_t>(word >> 22 & 0x3ff),
             static_cast<std::uint32_t>(word >> 32 & 0xffff),
             static_cast<std::uint32_t>(word >> 48)};
   }
   constexpr std::uint64_t word() const {
     return std::uint64_t{node & 0xffff} << 48 | std::uint64_t{incarnation & 0xffff} << 32 |
-           std::uint64_t{client & 0x3ff} << 22 | std::uint64_t{beat & 0x1ffff} << 5 |
+           std::uint64_t{client & 0x3ff} << 22 | std::uint64_t{beat & kMostBeat} << 5 |
            std::uint64_t{is_locked} << 4 | (depth & 0xf);
   }
 };

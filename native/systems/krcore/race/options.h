@@ -42,6 +42,8 @@ struct ClientOptions {
   std::uint32_t split_groups = 16;  // groups that a split passes at a time, at most 16
   /// An insertion that others wait for and that does not go on for this time is undone.
   Time patience = 50 * kMicrosecond;
+  /// Where numbers begin that go round: the uses of a block, and the beats of a split. For tests.
+  std::uint32_t first_version = 1, first_beat = 0;
   Bugs bugs;
   std::function<void(Step)> at_step;  // for tests
 };

@@ -45,12 +45,12 @@ void Splitter::run_for(Operation& waiting, const Home& home, std::uint64_t word)
   deadline_ = c_.env.now() + c_.options.timeout;
   own_ = {.depth = depth_,
           .is_locked = true,
-          .beat = 0,
+          .beat = c_.options.first_beat & kMostBeat,
           .client = c_.options.client & 0x3ff,
           .incarnation = c_.env.incarnation() & 0xffff,
           .node = c_.env.node() & 0xffff};
   // The word must change, also if a client takes over from itself.
-  if (own_.word() == word) own_.beat = 1;
+  if (own_.word() == word) own_.beat = (own_.beat + 1) & kMostBeat;
   beat_before_ = word;
   c_.links.swap(home_.node, home_.offset, word, own_.word(), beat_result_);
   c_.links.ring(*this, home_.node);
@@ -245,7 +245,7 @@ void Splitter::passed_batch() {
 
 void Splitter::add_beat() {
   beat_before_ = own_.word();
-  own_.beat = (own_.beat + 1) & 0x1ffff;
+  own_.beat = (own_.beat + 1) & kMostBeat;
   c_.links.swap(home_.node, home_.offset, beat_before_, own_.word(), beat_result_);
 }
 

@@ -44,7 +44,11 @@ Vqp* Service::take_place(const VqpOptions& options) {
   ++of_app;
   const auto index = is_fresh ? static_cast<std::uint16_t>(used_places_++) : free_places_.front();
   if (!is_fresh) free_places_.pop_front();
-  if (vqps_[index] == nullptr) vqps_[index] = std::make_unique<Vqp>(env_);
+  if (vqps_[index] == nullptr) {
+    vqps_[index] = std::make_unique<Vqp>(env_);
+    vqps_[index]->id.generation = static_cast<std::uint16_t>(options_.first_generation - 1);
+    vqps_[index]->epoch = options_.first_epoch;
+  }
   Vqp& v = *vqps_[index];
   auto generation = static_cast<std::uint16_t>(v.id.generation + 1);
   if (generation == 0) generation = 1;

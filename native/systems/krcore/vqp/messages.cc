@@ -98,6 +98,8 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
         refuse(pool, header, Status::kRemoteInvalidRequest);
         return;
       }
+      // The first announcement may lie with another core, behind other messages.
+      if ((header.flags & MessageHeader::kAgain) != 0 && !has_dispatched_all(pool)) return;
       deliver(pool, *v, header, payload);
       return;
     case MessageKind::kZeroCopyDone:

@@ -122,6 +122,8 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
       if (request.ticket == 0 || status != Status::kSuccess ||
           options_.bugs.has(Bug::kReadBeforeReceive))
         complete(*v, request.entry, status);
+      else
+        await_read(*v, request);
       return;
     case Prepared::Kind::kInternal:
       if (request.header.kind != MessageKind::kFake || request.ticket != v->transfer.ticket) return;
@@ -143,6 +145,16 @@ void Service::finish(Prepared& request, Status status, Vqp* v) {
       env_.notify(v->watch);
       return;
   }
+}
+
+// The receiver has the announcement, so one that comes again can overtake nothing that it has not.
+// The READ may have ended before.
+void Service::await_read(Vqp& v, const Prepared& announcement) {
+  const std::uint64_t entry = announcement.entry;
+  if (!v.completions.contains(entry) || v.completions[entry].is_ready) return;
+  const Time first = std::min(options_.ask_again, options_.lease / 2);
+  v.announced.push_back({announcement, env_.now() + first, first});
+  want_answer(*v.pool.load(std::memory_order_relaxed), v);
 }
 
 // The printed listing marks the head of the queue, and so loses a second completion before the user
@@ -312,10 +324,14 @@ std::size_t Service::take_ready(Vqp& v, std::span<fabric::Completion> out) {
     const CompletionEntry row = v.completions.front();
     v.completions.pop_front();
     if (row.is_silent()) continue;
+    // What follows a lost message is lost, too, although it may have left this node before.
+    const bool is_message = row.opcode == fabric::Opcode::kSend;
+    const bool is_lost = is_message && v.has_lost_message && row.status == Status::kSuccess;
+    v.has_lost_message |= is_message && row.status != Status::kSuccess;
     fabric::Completion& wc = out[taken++];
     wc = {};
     wc.wr_id = row.wr_id;
-    wc.status = row.status;
+    wc.status = is_lost ? Status::kFlushed : row.status;
     wc.opcode = row.opcode;
     wc.qp_num = v.id.number();
   }

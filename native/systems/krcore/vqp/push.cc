@@ -19,8 +19,6 @@ using fabric::Status;
 
 namespace {
 
-constexpr Time kAskAgain = 5 * kMillisecond;  // doubles
-
 std::uint64_t bytes_of(const fabric::WorkRequest& request) {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < request.sge_count; ++i) bytes += request.sges[i].length;
@@ -243,12 +241,20 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         v->next_order += count;
         add_rows(*v, checked);
       }
+      const auto goes_on = [&] {
+        return v->transfer.stage != Transfer::kRunning && v->pending.empty() && v->qp != nullptr &&
+               !v->qp->has_failed && !is_late;
+      };
+      const auto piece = [&] { return std::min<std::size_t>(count - done, v->qp->depth()); };
+      // What ends here may fail the queue pair, or begin a transfer, so the looks come later. It
+      // may also end a transfer to another core, whose lock guards it now.
+      if (goes_on() && v->qp->room() < piece()) poll_inner(*lock.pool, *v->qp);
+      if (v->pool.load(std::memory_order_relaxed) != lock.pool) continue;
       if (v->state.load(std::memory_order_relaxed) == VqpState::kError) {
         for (; done < count; ++done) complete(*v, entry + done, Status::kFlushed);
         return all;
       }
-      if (v->transfer.stage == Transfer::kRunning || !v->pending.empty() || v->qp == nullptr ||
-          v->qp->has_failed || is_late) {
+      if (!goes_on()) {
         for (; done < count; ++done) {
           Prepared held;
           fill(*lock.pool, *v, checked[done], entry + done, order + done, held);
@@ -257,20 +263,20 @@ PushResult Service::push(VqpId id, std::span<const fabric::WorkRequest> list) {
         progress(*lock.pool);
         return all;
       }
-      const std::size_t piece = std::min<std::size_t>(count - done, v->qp->depth());
-      if (v->qp->room() < piece) poll_inner(*lock.pool, *v->qp);
-      if (v->qp != nullptr && !v->qp->has_failed && v->pending.empty() && v->qp->room() >= piece) {
-        post_piece(*lock.pool, *v, checked.subspan(done, piece), entry + done, order + done);
-        done += piece;
+      if (const std::size_t next = piece(); v->qp->room() >= next) {
+        post_piece(*lock.pool, *v, checked.subspan(done, next), entry + done, order + done);
+        done += next;
         continue;
       }
     }
     env_.reached("krcore/queue_full");
-    const auto has_room = [this, v] {
+    const std::size_t left = count - done;
+    const auto has_room = [this, v, left] {
       const SendLock lock(*v);
       if (v->qp == nullptr || v->qp->has_failed) return true;
       poll_inner(*lock.pool, *v->qp);
-      return v->qp == nullptr || v->qp->has_failed || v->qp->room() > 0;
+      return v->qp == nullptr || v->qp->has_failed ||
+             v->qp->room() >= std::min<std::size_t>(left, v->qp->depth());
     };
     // Without a Watch: that of the queue pair may go with it meanwhile.
     env_.poll_until(has_room, env_.now() + 10 * kMicrosecond);
@@ -303,13 +309,6 @@ void Service::post(CorePool& pool, Vqp& v, std::size_t count) {
   PhysicalQp& qp = *v.qp;
   const std::uint64_t first = qp.tail() - count;
   const std::uint32_t accepted = post_newest(pool, qp, count);
-  for (std::uint64_t i = 0; v.has_sent_messages && i < accepted; ++i) {
-    const Prepared& sent = qp.at(first + i);
-    if (sent.kind != Prepared::Kind::kMessage || sent.ticket == 0) continue;
-    const Time first = std::min(kAskAgain, options_.lease / 2);
-    v.announced.push_back({sent, env_.now() + first, first});
-    want_answer(pool, v);
-  }
   // A simulated thread that is killed while it is preempted runs on until its next wait. The owner
   // may have ended before.
   if (qp.is_dynamic() && v.node != fabric::kNoNode) pool.dynamic_requests[v.node] += accepted;

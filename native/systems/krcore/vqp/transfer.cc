@@ -11,12 +11,6 @@
 
 namespace pyrdma::krcore {
 
-namespace {
-
-constexpr Time kAckInterval = 5 * kMillisecond;  // doubles
-
-}  // namespace
-
 void Service::start_transfer(VqpId id, std::uint32_t core) {
   Vqp* v = find(id);
   if (v == nullptr) return;
@@ -96,6 +90,7 @@ void Service::ask_again(CorePool& pool) {
       env_.reached("krcore/asked_again");
       Prepared message = question.message;
       message.kind = Prepared::Kind::kInternal;
+      message.header.flags |= MessageHeader::kAgain;
       message.to = v->to;
       post_physical(pool, *v->qp, {&message, 1});
     }
@@ -130,7 +125,7 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
   if (v.has_sent_messages) messages[count++] = transfer_message(v, MessageKind::kTransfer);
   const std::uint32_t accepted = post_physical(pool, *v.qp, std::span(messages).first(count));
   if (accepted == count) {
-    transfer.interval = kAckInterval;
+    transfer.interval = options_.ask_again;
     transfer.again = env_.now() + transfer.interval;
     want_answer(pool, v);
     end_transfer(pool, v);
@@ -143,7 +138,7 @@ void Service::begin_transfer(CorePool& pool, Vqp& v) {
 
 void Service::ask_by_another_way(CorePool& pool, Vqp& v) {
   env_.reached("krcore/asked_by_another_way");
-  v.transfer.interval = kAckInterval;
+  v.transfer.interval = options_.ask_again;
   v.transfer.again = env_.now();
   want_answer(pool, v);
 }

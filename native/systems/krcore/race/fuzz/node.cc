@@ -57,7 +57,9 @@ struct Door {
 
 void look_at_memory(World& world) {
   world.is_looked_at = true;
-  if (std::ranges::find(world.regions, nullptr) != world.regions.end()) return;
+  if (std::ranges::find(world.regions, nullptr) != world.regions.end())
+    return world.outcome.skipped("memory", "a storage node has none");
+  world.outcome.made("memory");
   const Audit found = audit(world.table, world.regions);
   for (const std::string& problem : found.problems) world.violation("memory", problem);
 }
@@ -132,8 +134,8 @@ class Load {
       while (env_.now() < begin && !is_after_faults()) turn(begin);
       while (client_->is_full()) turn(kForever);
       ++next;
-      world_.phase.operation();
-      if (world_.options.keeps(op.id - 1)) start(op);
+      const std::uint64_t mark = world_.phase.operation();
+      world_.options.keeps(op.id - 1) ? start(op, mark) : world_.phase.ended(mark);
     }
     finish_all();
     world_.is_done[index_] = true;
@@ -153,6 +155,7 @@ class Load {
       }
       finish_all();
     }
+    world_.outcome.made("all keys");
     world_.is_over = true;
   }
 
@@ -196,9 +199,9 @@ class Load {
     world_.is_filled = true;
   }
 
-  void start(const Planned& op) {
+  void start(const Planned& op, std::optional<std::uint64_t> mark = std::nullopt) {
     if (lost_) finish_all();
-    const std::uint64_t number = world_.begin(op, is_late_);
+    const std::uint64_t number = world_.begin(op, is_late_, mark);
     Bytes value;
     if (op.kind == Kind::kInsert || op.kind == Kind::kUpdate)
       value = World::value_of(op.id, op.bytes);

@@ -88,7 +88,10 @@ fuzz::Scenario race_scenario() {
           {"race/CRC retry", "race/directory doubled", "race/duplicate removed",
            "race/insertion of another undone", "race/overflow bucket used",
            "race/split finished for another", "race/stale directory"},
-          16};
+          16,
+          true,
+          2,
+          {{"kv", 0.9}, {"memory", 0.95}, {"all keys", 0.95}}};
 }
 
 }  // namespace pyrdma::krcore::race

@@ -80,7 +80,7 @@ Shape::Shape(const fuzz::Options& options) {
   storages = options.nodes >= 4 ? 1 + static_cast<std::uint32_t>(rng.below(2)) : 1;
   clients = options.nodes - storages;
   storage.nodes = storages;
-  storage.bytes = 4U << 20;
+  storage.bytes = 16U << 20;  // clients that die leave chunks behind
   storage.groups = rng.below(4) == 0 ? 4 : 2;
   storage.first_depth = static_cast<std::uint32_t>(rng.below(2));
   storage.max_depth = 9;
@@ -89,7 +89,6 @@ Shape::Shape(const fuzz::Options& options) {
   client.window = 1 + static_cast<std::uint32_t>(rng.below(4));
   client.chunk_bytes = 4096U << rng.below(3);
   client.queue_entries = rng.below(2) == 0 ? 16 : 128;
-  client.resting_blocks = mix == Mix::kUpdates ? 0 : 8 * static_cast<std::uint32_t>(rng.below(2));
   client.split_groups = 1 + static_cast<std::uint32_t>(rng.below(2));
   client.timeout = 10 * kMillisecond;
   client.lease = static_cast<Time>(20 + rng.below(200)) * kMicrosecond;
@@ -97,6 +96,12 @@ Shape::Shape(const fuzz::Options& options) {
   client.bugs = Bugs::named(options.mutation);
   constexpr std::array kMixes{Mix::kAll, Mix::kAll, Mix::kInserts, Mix::kInserts, Mix::kUpdates};
   mix = kMixes[rng.below(kMixes.size())];
+  client.resting_blocks = mix == Mix::kUpdates ? 0 : 8 * static_cast<std::uint32_t>(rng.below(2));
+  // Numbers that go round are near their end in one of four seeds.
+  if (rng.below(4) == 0) {
+    client.first_version = kVersions - 1 - static_cast<std::uint32_t>(rng.below(4));
+    client.first_beat = kMostBeat - static_cast<std::uint32_t>(rng.below(4));
+  }
   hot = mix == Mix::kAll ? 2 + static_cast<std::uint32_t>(rng.below(5)) : 1;
   fillers = (20 + static_cast<std::uint32_t>(rng.below(16))) * storage.groups / 2;
   fillers <<= storage.first_depth;  // the table is nearly full
@@ -132,12 +137,13 @@ Bytes World::value_of(std::uint32_t id, std::uint32_t bytes) {
   return value;
 }
 
-std::uint64_t World::begin(const Planned& op, bool is_connected_late) {
+std::uint64_t World::begin(const Planned& op, bool is_connected_late,
+                           std::optional<std::uint64_t> mark) {
   if (free_processes_.empty()) free_processes_.insert(processes_++);
   const std::int32_t process = *free_processes_.begin();
   free_processes_.erase(free_processes_.begin());
   const bool is_after = outcome.begun != 0 && !cluster->faults_are_on();
-  open_[++begun_] = {op, process, events_.size(), is_after, is_connected_late};
+  open_[++begun_] = {op, process, events_.size(), mark, is_after, is_connected_late};
   constexpr std::array kFunctions{check::Function::kGet, check::Function::kInsert,
                                   check::Function::kPut, check::Function::kDelete};
   check::Event event;
@@ -158,6 +164,7 @@ void World::forget(std::uint64_t number) {
 
 void World::end(std::uint64_t number, const Result& result) {
   const Open open = open_.at(number);
+  open.mark ? phase.ended(*open.mark) : phase.progress();
   const Planned& op = open.op;
   const std::string what = std::string("the ") + to_string(op.kind) + " " + std::to_string(op.id) +
                            " of key " + std::to_string(op.key);

@@ -47,7 +47,9 @@ struct World {
 
   /// Returns the number of the operation. `is_connected_late`: after all faults, so that nothing
   /// has broken the connection.
-  std::uint64_t begin(const Planned& op, bool is_connected_late);
+  /// `mark` is that of FaultPhase; an operation of the end checks has none.
+  std::uint64_t begin(const Planned& op, bool is_connected_late,
+                      std::optional<std::uint64_t> mark = std::nullopt);
   void end(std::uint64_t number, const Result& result);
   /// Its outcome stays unknown.
   void forget(std::uint64_t number);
@@ -86,6 +88,7 @@ struct World {
     Planned op;
     std::int32_t process = 0;
     std::size_t event = 0;
+    std::optional<std::uint64_t> mark;
     bool is_after_faults = false, is_connected_late = false;
   };
   std::vector<std::string> keys_;
