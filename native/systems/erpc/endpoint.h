@@ -91,8 +91,8 @@ class Endpoint {
 
   /// Begins a session to an endpoint, which need not exist yet. Requests may be enqueued at once;
   /// they wait until it is connected, or lost after `connect_timeout`, else that of the options.
-  /// Throws Error(kExhausted) without room for its credits (section 4.3.1), and
-  /// Error(kInvalidArgument) for an unknown node.
+  /// Throws Error(kExhausted) without room for its credits (section 4.3.1) or without memory of the
+  /// device, and Error(kInvalidArgument) for an unknown node.
   SessionId create_session(EndpointName server, std::optional<Time> connect_timeout = {});
   bool is_connected(SessionId session) const;
   /// The session is lost: its requests end at once. Destroy it and make a new one.
