@@ -62,6 +62,7 @@ void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
   const Scope step(env_, scope::pace);
   ClientSession& session = *slot.session;
   const Time now = stamp();
+  if (session.rate.is_direct()) reached("erpc/behind_wheel");
   std::uint32_t bytes = kHeaderBytes;
   if (packet < slot.request_packets) bytes += piece_bytes(slot.call.request->size(), packet);
   const Time at = session.rate.reserve(bytes, now);
