@@ -264,6 +264,9 @@ void Node::check_counts() {
                                       std::to_string(world_.shape.options.credits));
     }
   }
+  if (!endpoint_->credits_are_used())
+    world_.violation("credits", "node " + std::to_string(node_) +
+                                    " has a credit, and a request that waits for one");
   if (!endpoint_->wheel_counts_fit())
     world_.violation("wheel", "node " + std::to_string(node_) + " counts its packets wrong");
 }

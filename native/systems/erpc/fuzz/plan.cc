@@ -87,6 +87,9 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.slots = 1U << rng.below(4);
   options.backlog = coin(rng) ? static_cast<std::uint32_t>(rng.below(5)) : 1U << 20U;
   options.packet_bytes = packet_bytes_of(rng, most_packet(wanted));
+  Rng links(wanted.seed, -1, "fuzz erpc link");
+  const bool is_slow = wanted.preset.empty() && links.below(5) == 0;
+  if (is_slow) options.packet_bytes = std::min(256U, most_packet(wanted));
   if (wanted.preset == "public") options.packet_bytes = Options::of(Preset::kPublic).packet_bytes;
   const std::uint32_t payload = payload_of(wanted, shape);
   options.preallocated_bytes = coin(rng) ? 0 : static_cast<std::uint32_t>(1 + rng.below(payload));
@@ -104,15 +107,21 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.receive_strides = 1U << rng.below(10);
   options.congestion_control = static_cast<CongestionControl>(rng.below(3));
   options.link_gbps = coin(rng) ? 0 : 10;
-  // Over a slow link a session's rate falls and is soon the link's again.
   Rng mix(wanted.seed, -1, "fuzz erpc mix");
-  if (mix.below(4) == 0) options.link_gbps = 1;
   shape.sizes = std::array{Sizes::kAll, Sizes::kAll, Sizes::kShort, Sizes::kLong}[mix.below(4)];
   constexpr std::array kFavourites{Way::kAtOnce, Way::kWorker, Way::kLate, Way::kNested};
   if (coin(mix)) shape.favourite = kFavourites[mix.below(kFavourites.size())];
   if (mix.below(4) == 0) shape.renews = mix.below(40);
   shape.keeps_lost = coin(mix);
   for (bool Options::*const each : kSwitches) options.*each = coin(rng);
+  // Over a slow link a session's rate falls, and two answers later it is the link's again: then new
+  // packets must wait for those that are paced.
+  if (is_slow) {
+    options.link_gbps = std::array{1.0, 0.3, 0.2}[links.below(3)];
+    options.congestion_control = CongestionControl::kTimely;
+    options.rate_limiter_bypass = true;
+    options.retransmission_timeout = std::max(options.retransmission_timeout, 500 * kMicrosecond);
+  }
   options.checksums = wanted.faults[Fault::corruption].rate > 0 || rng.below(8) == 0;
   shape.sessions = static_cast<std::uint32_t>(1 + rng.below(2));
   if (options.credits <= 8) shape.sessions += static_cast<std::uint32_t>(mix.below(4));
