@@ -109,7 +109,13 @@ SessionId Endpoint::create_session(EndpointName server, std::optional<Time> conn
   session.connect_by = now + patience;
   session.insists_from = now + patience / 2;
   session.why_lost = session.refusal = "";
-  ask_to_connect(session, now);
+  try {
+    ask_to_connect(session, now);
+  } catch (...) {  // the device has no memory for the address: nobody knows the session
+    --client_count_;
+    session.state = SessionState::kFree;
+    throw;
+  }
   manage_at_ = std::min(manage_at_, now + options_.connect_interval);
   is_due_earlier_ = true;
   return session.id();

@@ -49,9 +49,11 @@ Endpoint::Endpoint(Env& env, const Options& options, std::uint32_t number, Bugs 
   // Packets for earlier endpoints may arrive at this one, which may have the same queue pair
   // number. None of the last 15 has used these generations, unless one place had more than 256
   // sessions.
-  first_generation_ = static_cast<std::uint32_t>(
-      (mix64(std::uint64_t{env_.node()} << 32U | number_) + std::uint64_t{incarnation_} * 257) %
-      PacketHeader::kGenerations);
+  const std::uint64_t first =
+      options_.first_generation.value_or(mix64(std::uint64_t{env_.node()} << 32U | number_));
+  first_generation_ = static_cast<std::uint32_t>((first + std::uint64_t{incarnation_} * 257) %
+                                                 PacketHeader::kGenerations);
+  sessions_made_ = options_.sessions_before;
 }
 
 void Endpoint::close(bool says_so) {

@@ -91,8 +91,8 @@ class Endpoint {
 
   /// Begins a session to an endpoint, which need not exist yet. Requests may be enqueued at once;
   /// they wait until it is connected, or lost after `connect_timeout`, else that of the options.
-  /// Throws Error(kExhausted) without room for its credits (section 4.3.1), and
-  /// Error(kInvalidArgument) for an unknown node.
+  /// Throws Error(kExhausted) without room for its credits (section 4.3.1) or without memory of the
+  /// device, and Error(kInvalidArgument) for an unknown node.
   SessionId create_session(EndpointName server, std::optional<Time> connect_timeout = {});
   bool is_connected(SessionId session) const;
   /// The session is lost: its requests end at once. Destroy it and make a new one.
@@ -146,8 +146,12 @@ class Endpoint {
   std::uint32_t credits_of(SessionId session) const;
   std::uint32_t active_requests() const { return active_; }
   /// Returns true when each packet waits in the wheel at most once, its request and its session
-  /// count it, and the wheel has no fewer. Cost: a look at every slot.
+  /// count it, and the wheel has no fewer, and when none has overtaken it there. The last is known
+  /// until the endpoint first sends a packet again. Cost: a look at every slot.
   bool wheel_counts_fit() const;
+  /// Returns true when no session has a credit while a request of it waits for one. Between packets
+  /// this always holds.
+  bool credits_are_used() const;
   /// Sessions that use receives: those of this endpoint as client, and as server.
   std::uint32_t client_sessions() const { return client_count_; }
   std::uint32_t server_sessions() const { return server_count_; }

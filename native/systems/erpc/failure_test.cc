@@ -50,6 +50,24 @@ class ErpcFailures : public testing::Test {
   bool answers_ = false;
 };
 
+// The session went on connecting, and had its receives for ever.
+TEST_F(ErpcFailures, ASessionThatFindsNoMemoryIsGone) {
+  sim_.faults[Fault::memory_pressure].rate = 1;
+  sim_.faults.at_once = false;
+  run([&](SimCluster& cluster, Endpoint& endpoint) {
+    endpoint.run_for(100 * kMicrosecond);
+    cluster.begin_faults();
+    EXPECT_THROW(endpoint.create_session({1, 0}), Error);
+    cluster.heal();
+    EXPECT_EQ(endpoint.client_sessions(), 0U);
+    endpoint.run_for(kMillisecond);
+    EXPECT_EQ(server_->server_sessions(), 0U);
+    TestCall call(endpoint, 100, 100);
+    ASSERT_TRUE(call.send(connect_to(endpoint, {1, 0})).wait());
+    EXPECT_TRUE(call.is_right());
+  });
+}
+
 TEST_F(ErpcFailures, ADeadServerEndsEveryRequestAndItsSuccessorServes) {
   sim_.faults[Fault::number_reuse].rate = 1;
   run([](SimCluster& cluster, Endpoint& endpoint) {

@@ -69,6 +69,10 @@ Options checked(const Options& given, const fabric::Capabilities& device) {
     check_bounds("first_request", *options.first_request, std::uint64_t{0},
                  PacketHeader::kMaxRequest);
   }
+  if (options.first_generation) {
+    check_bounds("first_generation", *options.first_generation, std::uint64_t{0},
+                 std::uint64_t{PacketHeader::kGenerations - 1});
+  }
   check_bounds("retransmission_timeout", options.retransmission_timeout, Time{1000},
                3600 * kSecond);
   check_bounds("least_timeout", options.least_timeout, Time{100}, 3600 * kSecond);

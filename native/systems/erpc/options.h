@@ -41,6 +41,12 @@ struct Options {
   /// For tests: the number from which each client session counts its requests, so that it soon
   /// passes the last one, 2^36 - 1. Otherwise each session draws one.
   std::optional<std::uint64_t> first_request;
+  /// For tests: the generation of the first session of each place of the first endpoint of a name,
+  /// so that it soon passes the last one, 4095. Otherwise the name decides.
+  std::optional<std::uint64_t> first_generation;
+  /// For tests: the number before that of the endpoint's first client session. Entries of the
+  /// timing wheel name sessions by these numbers of 32 bits, which go round.
+  std::uint32_t sessions_before = 0;
 
   // Times, in ns.
   Time retransmission_timeout = 5 * kMillisecond;  // section 5.2.3

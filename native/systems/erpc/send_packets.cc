@@ -62,6 +62,7 @@ void Endpoint::pace(ClientSlot& slot, std::uint32_t packet) {
   const Scope step(env_, scope::pace);
   ClientSession& session = *slot.session;
   const Time now = stamp();
+  if (session.rate.is_direct()) reached("erpc/behind_wheel");
   std::uint32_t bytes = kHeaderBytes;
   if (packet < slot.request_packets) bytes += piece_bytes(slot.call.request->size(), packet);
   const Time at = session.rate.reserve(bytes, now);
@@ -92,6 +93,13 @@ void Endpoint::send_due(Time now) {
   });
 }
 
+bool Endpoint::credits_are_used() const {
+  return std::ranges::none_of(clients_, [](const auto& session) {
+    return session->state == SessionState::kConnected && session->credits != 0 &&
+           session->stalled_slots != 0;
+  });
+}
+
 bool Endpoint::wheel_counts_fit() const {
   std::size_t counted = 0;
   for (const auto& session : clients_) {
@@ -101,6 +109,9 @@ bool Endpoint::wheel_counts_fit() const {
       if (!slot.is_active) continue;
       const std::uint32_t pieces = std::max(slot.response_packets, 1U);
       if (slot.in_wheel > slot.request_packets + pieces - 1) return false;
+      // Those that wait are the last ones.
+      if (counters_.retransmissions == 0 && slot.sent_once + slot.in_wheel > slot.sent)
+        return false;
       waiting += slot.in_wheel;
     }
     if (waiting > session->in_wheel) return false;

@@ -64,10 +64,10 @@ bool Endpoint::look_up(ClientSession& session) {
   if (known.incarnations == 0) return false;
   if (session.incarnation != known.incarnations) {
     if (session.handle != nullptr) transport_.drain();
+    session.handle = transport_.handle_for(known.address);
     session.incarnation = known.incarnations;
     session.address = known.address;
     session.refusal = "";
-    session.handle = transport_.handle_for(known.address);
     session.to = {session.handle.get(), known.address.qp_num, known.address.qkey};
   }
   return true;

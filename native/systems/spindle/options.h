@@ -64,6 +64,8 @@ struct Options {
   /// A view needs a majority of the last one. Without it both sides of a partition go on.
   bool partition_safety = true;
 
+  // All attempts of a connection together must take much less than suspicion_timeout: a member that
+  // waits for room in the queue to a dead one sends nothing, and others would suspect it.
   std::uint32_t send_entries = 512;  // requests under way to a member; 16..32768
   std::uint32_t timeout_us = 500;    // timeout of a connection per attempt
   std::uint32_t retry_count = 7;     // of a connection; 0..7

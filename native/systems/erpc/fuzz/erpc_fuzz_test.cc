@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -25,21 +24,8 @@ fuzz::Options drawn(std::uint64_t seed) {
   return options;
 }
 
-/// A check of the end of a run, and the share of the seeds in which it must be made: most need that
-/// no session or no endpoint has ended, or that a kind of fault is off.
-struct EndCheck {
-  std::string_view branch;
-  double share;
-};
-constexpr EndCheck kEndChecks[] = {
-    {"erpc/checked/completeness", 1},    {"erpc/checked/credits", 0.9},
-    {"erpc/checked/false_death", 0.07},  {"erpc/checked/lies", 1},
-    {"erpc/checked/malformed", 0.6},     {"erpc/checked/session_left", 1},
-    {"erpc/checked/wrong_session", 0.12}};
-
 TEST(ErpcFuzz, RequestsKeepTheirPropertiesUnderFaults) {
   fuzz::Sums sums;
-  std::map<std::string_view, std::uint64_t> made;  // seeds, by check
   for (std::uint64_t seed = 1; seed <= kRpcSeeds; ++seed) {
     const fuzz::Options options = drawn(seed);
     const fuzz::Outcome outcome = run(rpcs(), options);
@@ -48,13 +34,8 @@ TEST(ErpcFuzz, RequestsKeepTheirPropertiesUnderFaults) {
       EXPECT_EQ(outcome.fingerprint, run(rpcs(), options).fingerprint) << "seed " << seed;
     }
     sums.add(outcome);
-    for (const auto& [branch, share] : kEndChecks) {
-      const auto found = outcome.branches.find(branch);
-      made[branch] += found != outcome.branches.end() && found->second != 0 ? 1 : 0;
-    }
   }
-  for (const auto& [branch, share] : kEndChecks)
-    EXPECT_GE(static_cast<double>(made[branch]), share * static_cast<double>(kRpcSeeds)) << branch;
+  EXPECT_EQ(fuzz::checks_too_rare(rpcs(), sums), "");
   EXPECT_GT(sums.ok, kRpcSeeds * 200);
   EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
   EXPECT_GT(sums.late_crashes, kRpcSeeds / 20) << "crashes after 50 operations";

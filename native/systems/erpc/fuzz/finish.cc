@@ -1,6 +1,7 @@
 // The end of a run, after all faults: every request has ended, credits are back, no session is left
 // over, and every node can call every other. Safety alone would hide a loss.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "fuzz/patience.h"
@@ -9,8 +10,6 @@
 namespace pyrdma::erpc::scenario {
 namespace {
 
-constexpr Time kLook = 50 * kMicrosecond;  // between two looks at the other nodes
-
 bool may_silence(FaultOptions faults) {
   for (const Fault fault : kHarmlessFaults) faults[fault].rate = 0;
   return faults.any();
@@ -18,13 +17,20 @@ bool may_silence(FaultOptions faults) {
 
 }  // namespace
 
+// A request, and the end of a session whose peer is silent, take a few of these timeouts. Whatever
+// goes on anywhere gives everybody this time again.
+Time Node::patience() const {
+  return world_.options.recovery_limit + 4 * world_.shape.options.failure_timeout;
+}
+
 void Node::finish() {
-  while (world_.cluster->faults_are_on()) serve([] { return false; }, env_.now() + kLook);
   world_.healed_at = std::min(world_.healed_at, world_.cluster->now());
   settle();
   if (!reach(Stage::kQuiet, "to be quiet")) return;
   settle();  // handlers that asked for a client that is gone
   check_sessions();
+  check_order();
+  check_halves();
   if (!reach(Stage::kSettled, "to settle")) return;
   end_sessions();
   if (!reach(Stage::kEmpty, "to end all sessions")) return;
@@ -34,10 +40,10 @@ void Node::finish() {
 
 bool Node::reach(Stage stage, const char* what) {
   world_.stages[node_] = stage;
-  fuzz::Patience patience(4 * world_.options.recovery_limit);
+  world_.progress();
+  fuzz::Patience patience(2 * this->patience());
   while (!world_.all_at(stage)) {
-    const fuzz::Outcome& sum = world_.outcome;
-    if (patience.is_over(env_.now(), sum.begun + sum.ok + sum.fail + sum.info)) {
+    if (patience.is_over(env_.now(), world_.steps)) {
       world_.violation("liveness", "node " + std::to_string(node_) + " waited for all " + what);
       world_.stages[node_] = Stage::kDone;
       return false;
@@ -47,13 +53,13 @@ bool Node::reach(Stage stage, const char* what) {
   return true;
 }
 
-// Many requests that are answered late may share one credit: then the last one takes long. Each
-// that ends gives the others their time.
+// Many requests that are answered late may share one credit, or one server: then the last one takes
+// long. Each that ends gives all others their time.
 void Node::settle() {
   const auto is_settled = [this] { return under_way_ == 0 && owed_.empty(); };
-  fuzz::Patience patience(world_.options.recovery_limit);
+  fuzz::Patience patience(this->patience());
   while (!is_settled()) {
-    if (patience.is_over(env_.now(), ended_)) {
+    if (patience.is_over(env_.now(), world_.steps)) {
       return world_.violation(
           "liveness", "node " + std::to_string(node_) + ": " + endpoint_->describe_pending());
     }
@@ -61,13 +67,15 @@ void Node::settle() {
   }
 }
 
-// A check is counted where it is made: most need that something else did not happen.
+// A check is counted where it is made: some need that something else did not happen.
 void Node::check_sessions() {
   const std::string me = "node " + std::to_string(node_);
   const Counters& counters = endpoint_->counters();
+  fuzz::Outcome& outcome = world_.outcome;
+  outcome.skipped("credits", "no session is left");
   for (const auto& to_node : sessions_) {
     for (const auto& session : to_node) {
-      if (session) env_.reached("erpc/checked/credits");
+      if (session) outcome.made("credits");
       if (!session || endpoint_->credits_of(*session) == world_.shape.options.credits) continue;
       world_.violation("credits", me + " has " + std::to_string(endpoint_->credits_of(*session)) +
                                       " of " + std::to_string(world_.shape.options.credits) +
@@ -77,25 +85,75 @@ void Node::check_sessions() {
   if (endpoint_->active_requests() != 0)
     world_.violation("liveness", me + " has active requests that nobody waits for");
   // Correct peers send no such packets, whatever the network does to them.
-  env_.reached("erpc/checked/lies");
+  outcome.made("lies");
   if (counters.lies != 0)
     world_.violation("lies", me + " got " + std::to_string(counters.lies) + " wrong packets");
-  if (world_.options.faults[Fault::corruption].rate == 0) {
-    env_.reached("erpc/checked/malformed");
-    if (endpoint_->packets().malformed != 0)
+  if (world_.cluster->fault_counters().reached[static_cast<std::size_t>(Fault::corruption)] == 0) {
+    outcome.made("malformed");
+    if (endpoint_->packets().malformed != 0 || endpoint_->packets().bad_checksum != 0)
       world_.violation("lies", me + " got malformed packets");
+  } else {
+    outcome.skipped("malformed", "bits of packets flipped");
   }
   // A buffer that is used again while the NIC reads it sends packets to wrong sessions.
   if (!world_.sessions_ended && !world_.cluster->branches().contains("erpc/session_lost")) {
-    env_.reached("erpc/checked/wrong_session");
+    outcome.made("wrong session");
     if (counters.unknown_session != 0)
       world_.violation("wrong session", me + " got packets of sessions that never were");
+  } else {
+    outcome.skipped("wrong session", "a session has ended");
   }
-  if (world_.shape.is_calm && !may_silence(world_.options.faults) && !world_.endpoints_ended &&
-      !world_.cluster->branches().contains("erpc/connect_refused")) {
-    env_.reached("erpc/checked/false_death");
+  if (!world_.shape.is_calm)
+    outcome.skipped("false death", "timeouts may be shorter than round trips");
+  else if (may_silence(world_.options.faults) || world_.endpoints_ended)
+    outcome.skipped("false death", "a fault makes nodes silent");
+  else if (world_.cluster->branches().contains("erpc/connect_refused"))
+    outcome.skipped("false death", "receives are used up");
+  else {
+    outcome.made("false death");
     if (counters.lost_sessions != 0)
       world_.violation("false death", me + " lost a session though no node was silent");
+  }
+}
+
+// Packets of a session that wait for their time, and those behind them, keep their order.
+void Node::check_order() {
+  if (!world_.packets_came_in_order())
+    return world_.outcome.skipped("order", "a fault has disturbed the packets");
+  world_.outcome.made("order");
+  if (endpoint_->counters().reordered != 0)
+    world_.violation("order", "node " + std::to_string(node_) + " got " +
+                                  std::to_string(endpoint_->counters().reordered) +
+                                  " packets too early, though the network kept their order");
+}
+
+std::uint32_t Node::connected_sessions() const {
+  std::uint32_t count = 0;
+  for (const auto& to_node : sessions_) {
+    count += static_cast<std::uint32_t>(std::ranges::count_if(
+        to_node, [&](const auto& each) { return each && endpoint_->is_connected(*each); }));
+  }
+  return count;
+}
+
+// Each half of a session has its other half, or ends. A client that keeps a lost session says so.
+void Node::check_halves() {
+  const auto surplus = [this] {
+    std::uint32_t connected = 0, served = 0;
+    for (const Node* each : world_.nodes) {
+      if (each == nullptr) continue;
+      connected += each->connected_sessions();
+      served += each->server_sessions();
+    }
+    return served > connected ? served - connected : 0;
+  };
+  world_.outcome.made("halves");
+  fuzz::Patience patience(this->patience());
+  while (surplus() != 0) {
+    if (patience.is_over(env_.now(), surplus()))
+      return world_.violation("halves", std::to_string(surplus()) +
+                                            " sessions of servers outlive those of the clients");
+    serve([] { return false; }, env_.now() + kLook);
   }
 }
 
@@ -106,10 +164,12 @@ void Node::end_sessions() {
       session.reset();
     }
   }
-  env_.reached("erpc/checked/session_left");
-  const Time deadline = env_.now() + world_.options.recovery_limit;
-  while (endpoint_->server_sessions() != 0 || endpoint_->client_sessions() != 0) {
-    if (env_.now() >= deadline) {
+  for (const SessionId session : std::exchange(lost_, {})) endpoint_->destroy_session(session);
+  world_.outcome.made("session left");
+  fuzz::Patience patience(this->patience());
+  const auto left = [this] { return endpoint_->server_sessions() + endpoint_->client_sessions(); };
+  while (left() != 0) {
+    if (patience.is_over(env_.now(), left())) {
       return world_.violation("session left", "node " + std::to_string(node_) + " has " +
                                                   std::to_string(endpoint_->server_sessions()) +
                                                   " sessions of clients that have none, and " +
@@ -121,11 +181,11 @@ void Node::end_sessions() {
 }
 
 void Node::call_everyone() {
-  const Time deadline = env_.now() + world_.options.recovery_limit;
   Planned op;
   op.request = 100;
   op.response = 200;
   for (op.target = 0; op.target < env_.nodes(); ++op.target) {
+    const Time deadline = env_.now() + patience();
     std::optional<SessionId> session;
     const auto is_connected = [&] {
       session = session_to(op.target, 0);
@@ -137,7 +197,7 @@ void Node::call_everyone() {
                                            " has no session for node " + std::to_string(op.target));
       continue;
     }
-    env_.reached("erpc/checked/completeness");
+    world_.outcome.made("completeness");
     const std::uint32_t number = pending_.back()->call;
     serve([&] { return world_.calls[number].ended != 0; }, deadline);
     if (world_.calls[number].ended == 0 || world_.calls[number].outcome != Outcome::kOk)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -12,17 +13,29 @@ namespace {
 
 constexpr std::uint32_t kMostUnderWay = 64;  // calls of a node
 constexpr std::uint32_t kMostOfBurst = 40;
+constexpr std::size_t kMostLost = 4;      // sessions that keep their receives
 constexpr std::uint64_t kWiped = 0xdead;  // salt of what a client writes into its buffers
 
 std::uint8_t type_of(Way way) { return static_cast<std::uint8_t>(static_cast<int>(way) + 1); }
 
 }  // namespace
 
-Node::Node(World& world, Env& env) : world_(world), env_(env), node_(env.node()) { open(); }
+Node::Node(World& world, Env& env) : world_(world), env_(env), node_(env.node()) {
+  open();
+  world_.nodes[node_] = this;
+}
 
 void Node::open() {
   is_closing_ = false;
-  endpoint_ = std::make_unique<Endpoint>(env_, world_.shape.options, 0, world_.bugs);
+  while (endpoint_ == nullptr) {
+    try {
+      endpoint_ = std::make_unique<Endpoint>(env_, world_.shape.options, 0, world_.bugs);
+    } catch (const Error& error) {
+      if (!world_.is_without_memory(error)) throw;
+      env_.sleep_until(env_.now() + 20 * kMicrosecond);
+    }
+  }
+  lost_.clear();
   sessions_.assign(env_.nodes(), std::vector<std::optional<SessionId>>(world_.shape.sessions + 1));
   register_handlers();
 }
@@ -52,12 +65,17 @@ void Node::abandon() {
   const Time deadline = env_.now() + 100 * kMicrosecond;
   while (working_ == 0 && env_.now() < deadline)
     serve([] { return false; }, env_.now() + kMicrosecond);
+  drop();
+}
+
+void Node::drop() {
   world_.client_died(node_);
   is_closing_ = true;
   endpoint_.reset();
   owed_.clear();
   pending_.clear();
   under_way_ = 0;
+  mark_.reset();
 }
 
 void Node::register_handlers() {
@@ -118,7 +136,10 @@ std::optional<SessionId> Node::session_to(NodeId target, std::uint32_t number) {
   std::optional<SessionId>& session = sessions_[target][number];
   if (session && endpoint_->is_lost(*session)) {
     world_.sessions_ended = true;
-    endpoint_->destroy_session(*session);
+    if (world_.shape.keeps_lost && lost_.size() < kMostLost)
+      lost_.push_back(*session);
+    else
+      endpoint_->destroy_session(*session);
     session.reset();
   }
   if (!session) {
@@ -170,6 +191,7 @@ bool Node::begin(SessionId session, NodeId server, const Planned& op, std::optio
     return false;
   }
   ++under_way_;
+  if (!owed) world_.calls[pending->call].mark = std::exchange(mark_, std::nullopt);
   return true;
 }
 
@@ -184,10 +206,12 @@ void Node::end(void* context, std::uint64_t tag, Outcome outcome) {
 }
 
 void Node::ended(Pending& pending, Outcome outcome) {
-  world_.calls[pending.call].outcome = outcome;
+  Call& call = world_.calls[pending.call];
+  call.outcome = outcome;
   pending.has_ended = true;
   --under_way_;
-  ++ended_;
+  if (call.mark) world_.phase.ended(*call.mark);
+  world_.progress();
   judge(pending, outcome);
   if (!is_closing_) check_counts();
   // The buffers are the client's again, which may use them for longer messages.
@@ -240,6 +264,9 @@ void Node::check_counts() {
                                       std::to_string(world_.shape.options.credits));
     }
   }
+  if (!endpoint_->credits_are_used())
+    world_.violation("credits", "node " + std::to_string(node_) +
+                                    " has a credit, and a request that waits for one");
   if (!endpoint_->wheel_counts_fit())
     world_.violation("wheel", "node " + std::to_string(node_) + " counts its packets wrong");
 }
@@ -280,7 +307,23 @@ void Node::tend() {
   });
 }
 
+// A device without memory ends an endpoint, which is made again.
 void Node::run() {
+  while (true) {
+    try {
+      carry_out_plan();
+      while (world_.cluster->faults_are_on()) serve([] { return false; }, env_.now() + kLook);
+      break;
+    } catch (const Error& error) {
+      if (!world_.is_without_memory(error)) throw;
+    }
+    drop();
+    open();
+  }
+  finish();
+}
+
+void Node::carry_out_plan() {
   const std::vector<Planned>& plan = world_.plans[node_];
   std::size_t& next = world_.next[node_];
   while (next < plan.size()) {
@@ -290,10 +333,13 @@ void Node::run() {
       serve([this] { return under_way_ < kMostUnderWay; },
             env_.now() + world_.shape.options.failure_timeout);
     }
-    world_.phase.operation();
+    world_.progress();
+    mark_ = world_.phase.operation();
     if (world_.options.keeps(op.id)) act(op);
+    // Its first request has taken the mark, if it has any.
+    if (mark_) world_.phase.ended(*mark_);
+    mark_.reset();
   }
-  finish();
 }
 
 void Node::act(const Planned& op) {

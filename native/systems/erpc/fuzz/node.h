@@ -11,11 +11,18 @@
 
 namespace pyrdma::erpc::scenario {
 
+inline constexpr Time kLook = 50 * kMicrosecond;  // between two looks at the other nodes
+
 class Node {
  public:
   Node(World& world, Env& env);
+  ~Node() { world_.nodes[node_] = nullptr; }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
   /// Carries out the rest of the node's plan, then what finish.cc says.
   void run();
+  std::uint32_t server_sessions() const { return endpoint_->server_sessions(); }
+  std::uint32_t connected_sessions() const;
 
  private:
   /// An answer that a handler owes.
@@ -39,6 +46,9 @@ class Node {
   void judge(const Pending& pending, Outcome outcome);
 
   void open();
+  void carry_out_plan();
+  /// Drops the endpoint as a crash would, with all requests.
+  void drop();
   void close(bool says_so);
   void abandon();
   void register_handlers();
@@ -63,7 +73,10 @@ class Node {
   // finish.cc
   void finish();
   bool reach(Stage stage, const char* what);
+  Time patience() const;
   void settle();
+  void check_halves();
+  void check_order();
   void check_sessions();
   void end_sessions();
   void call_everyone();
@@ -74,9 +87,10 @@ class Node {
   std::deque<Owed> owed_;
   std::deque<std::unique_ptr<Pending>> pending_;  // and those whose buffers are looked at
   std::uint32_t under_way_ = 0;
-  std::uint64_t ended_ = 0;                                      // requests of this node
   std::uint32_t working_ = 0;                                    // handlers that run in workers
   std::vector<std::vector<std::optional<SessionId>>> sessions_;  // by target
+  std::vector<SessionId> lost_;                                  // kept, with successors
+  std::optional<std::uint64_t> mark_;  // of the operation, until a request takes it
   std::unique_ptr<Endpoint> endpoint_;
   // The destruction of the endpoint ends calls. Then no handler gets its answer.
   bool is_closing_ = false;

@@ -47,11 +47,16 @@ class Lengths {
   Lengths(const fuzz::Options& wanted, const Shape& shape)
       : payload_(payload_of(wanted, shape)),
         most_(shape.options.max_message),
+        sizes_(shape.sizes),
         is_paced_(shape.options.congestion_control != CongestionControl::kNone),
         has_loss_(wanted.faults[Fault::loss].rate > 0.02) {}
 
   std::uint32_t draw(Rng& rng, bool is_request) const {
     const std::uint64_t kind = rng.below(200);
+    if (sizes_ == Sizes::kShort)
+      return static_cast<std::uint32_t>(rng.below(std::min(payload_, 300U)));
+    if (sizes_ == Sizes::kLong && kind < 150)
+      return static_cast<std::uint32_t>(payload_ + rng.below(std::min(20 * payload_, 65536U)));
     if (kind < 20) return static_cast<std::uint32_t>(rng.below(4));
     if (kind < 40) {  // at the edge of a packet
       const auto packets = static_cast<std::uint32_t>(1 + rng.below(4));
@@ -67,6 +72,7 @@ class Lengths {
 
  private:
   const std::uint32_t payload_, most_;
+  const Sizes sizes_;
   const bool is_paced_, has_loss_;
 };
 
@@ -81,12 +87,18 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.slots = 1U << rng.below(4);
   options.backlog = coin(rng) ? static_cast<std::uint32_t>(rng.below(5)) : 1U << 20U;
   options.packet_bytes = packet_bytes_of(rng, most_packet(wanted));
+  Rng links(wanted.seed, -1, "fuzz erpc link");
+  const bool is_slow = wanted.preset.empty() && links.below(5) == 0;
+  if (is_slow) options.packet_bytes = std::min(256U, most_packet(wanted));
   if (wanted.preset == "public") options.packet_bytes = Options::of(Preset::kPublic).packet_bytes;
   const std::uint32_t payload = payload_of(wanted, shape);
   options.preallocated_bytes = coin(rng) ? 0 : static_cast<std::uint32_t>(1 + rng.below(payload));
   options.max_message = payload < 1000 ? 1U << 20U : 8U << 20U;
   options.workers = static_cast<std::uint32_t>(rng.below(3));
   options.retransmission_timeout = log_draw(rng, 4'000, 200'000);
+  // Where delays hold packets back, a much shorter timeout repeats each a hundred times.
+  if (wanted.operations > 1000)
+    options.retransmission_timeout = std::max(options.retransmission_timeout, 20 * kMicrosecond);
   options.failure_timeout = log_draw(rng, 300'000, 3'000'000);
   options.connect_interval = log_draw(rng, 20'000, 200'000);
   options.post_batch = static_cast<std::uint32_t>(1 + rng.below(64));
@@ -95,9 +107,24 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.receive_strides = 1U << rng.below(10);
   options.congestion_control = static_cast<CongestionControl>(rng.below(3));
   options.link_gbps = coin(rng) ? 0 : 10;
+  Rng mix(wanted.seed, -1, "fuzz erpc mix");
+  shape.sizes = std::array{Sizes::kAll, Sizes::kAll, Sizes::kShort, Sizes::kLong}[mix.below(4)];
+  constexpr std::array kFavourites{Way::kAtOnce, Way::kWorker, Way::kLate, Way::kNested};
+  if (coin(mix)) shape.favourite = kFavourites[mix.below(kFavourites.size())];
+  if (mix.below(4) == 0) shape.renews = mix.below(40);
+  shape.keeps_lost = coin(mix);
   for (bool Options::*const each : kSwitches) options.*each = coin(rng);
+  // Over a slow link a session's rate falls, and two answers later it is the link's again: then new
+  // packets must wait for those that are paced.
+  if (is_slow) {
+    options.link_gbps = std::array{1.0, 0.3, 0.2}[links.below(3)];
+    options.congestion_control = CongestionControl::kTimely;
+    options.rate_limiter_bypass = true;
+    options.retransmission_timeout = std::max(options.retransmission_timeout, 500 * kMicrosecond);
+  }
   options.checksums = wanted.faults[Fault::corruption].rate > 0 || rng.below(8) == 0;
   shape.sessions = static_cast<std::uint32_t>(1 + rng.below(2));
+  if (options.credits <= 8) shape.sessions += static_cast<std::uint32_t>(mix.below(4));
   // The end of a run needs one session of every node with every other, both ways.
   const std::uint32_t least = 2 * wanted.nodes * options.credits;
   // Some properties can be judged only where every session lives to the end.
@@ -117,7 +144,7 @@ Shape draw_shape(const fuzz::Options& wanted) {
   options.connect_timeout = shape.is_tight ? 300 * kMicrosecond : 5 * kMillisecond;
   options.receive_entries = shape.is_tight
                                 ? least + static_cast<std::uint32_t>(rng.below(options.credits))
-                                : 4 * least + 64;
+                                : 2 * (shape.sessions + 1) * least + 64;
   // A preset decides the switches.
   const auto* const preset = std::ranges::find(kPresetNames, wanted.preset);
   if (preset != kPresetNames.end()) {
@@ -134,6 +161,10 @@ Shape draw_shape(const fuzz::Options& wanted) {
   const std::uint64_t numbers = rng.below(4);
   if (numbers == 0) options.first_request = PacketHeader::kMaxRequest - rng.below(64);
   if (numbers == 1 || numbers == 2) options.first_request = 0;
+  // The same with the generations and the numbers of sessions.
+  if (mix.below(4) == 0) options.first_generation = PacketHeader::kGenerations - 1 - mix.below(8);
+  if (mix.below(4) == 0)
+    options.sessions_before = ~std::uint32_t{0} - static_cast<std::uint32_t>(mix.below(8));
   return shape;
 }
 
@@ -156,12 +187,12 @@ std::vector<Planned> draw_plan(const fuzz::Options& options, const Shape& shape,
     op.pause_ns = rng.below(3) == 0 ? static_cast<std::uint32_t>(rng.below(kLongestPause)) : 0;
     op.pause_ns *= pace;
     const std::uint64_t act = rng.below(100);
-    op.act = act < 80               ? Act::kCall
-             : act < 88             ? Act::kBurst
-             : act < 96             ? Act::kRenew
-             : act < 98 || !reopens ? Act::kCrowd
-                                    : Act::kReopen;
-    if (shape.is_steady && act >= 88) op.act = Act::kBurst;
+    op.act = act < 2 && reopens        ? Act::kReopen
+             : act < 4                 ? Act::kCrowd
+             : act < 4 + shape.renews  ? Act::kRenew
+             : act < 12 + shape.renews ? Act::kBurst
+                                       : Act::kCall;
+    if (shape.is_steady && act < 4 + shape.renews) op.act = Act::kBurst;
     const std::uint64_t way = rng.below(20);
     op.way = way < 9    ? Way::kAtOnce
              : way < 12 ? Way::kWorker
@@ -169,6 +200,7 @@ std::vector<Planned> draw_plan(const fuzz::Options& options, const Shape& shape,
              : way < 18 ? Way::kNested
              : way < 19 ? Way::kNobody
                         : Way::kAtOnce;
+    if (shape.favourite && rng.below(4) != 0) op.way = *shape.favourite;
     if (op.way == Way::kWorker && shape.options.workers == 0) op.way = Way::kLate;
     // Rarely a node asks itself.
     op.target = static_cast<NodeId>(rng.below(options.nodes));

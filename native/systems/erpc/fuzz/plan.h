@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fuzz/fault_phase.h"
@@ -41,13 +42,20 @@ struct Planned {
   std::uint32_t draw = 0;  // random bits for further choices
 };
 
+/// What the requests of a seed mostly are. Half of the seeds have all kinds.
+enum class Sizes : std::uint8_t { kAll, kShort, kLong };
+
 struct Shape {
   Options options;
-  std::uint32_t sessions = 1;  // to each node
-  Time latest = 0;             // answer of a handler that is late
-  bool is_tight = false;       // the receives are too few for all sessions
-  bool is_steady = false;      // no operation ends a session or an endpoint
-  bool is_calm = false;        // nor does a fault, and none makes a node silent
+  Sizes sizes = Sizes::kAll;
+  std::optional<Way> favourite;  // of three of four requests
+  std::uint64_t renews = 8;      // percent of the operations that end a session and make another
+  bool keeps_lost = false;       // lost sessions stay while their successors work
+  std::uint32_t sessions = 1;    // to each node
+  Time latest = 0;               // answer of a handler that is late
+  bool is_tight = false;         // the receives are too few for all sessions
+  bool is_steady = false;        // no operation ends a session or an endpoint
+  bool is_calm = false;          // nor does a fault, and none makes a node silent
 };
 
 /// Some copies and disorder end no session. Any other fault may keep a node silent for long.

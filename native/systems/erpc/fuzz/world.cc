@@ -1,6 +1,7 @@
 #include "systems/erpc/fuzz/world.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/checksum.h"
@@ -34,7 +35,8 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
       bugs(Bugs::named(wanted.mutation)),
       shape(draw_shape(wanted)),
       next(wanted.nodes),
-      stages(wanted.nodes, Stage::kActs) {
+      stages(wanted.nodes, Stage::kActs),
+      nodes(wanted.nodes) {
   for (NodeId node = 0; node < wanted.nodes; ++node)
     plans.push_back(draw_plan(wanted, shape, node, faults.pace()));
 }
@@ -89,7 +91,45 @@ bool World::all_at(Stage stage) const {
   return std::ranges::all_of(stages, [stage](Stage each) { return each >= stage; });
 }
 
+bool World::is_without_memory(const Error& error) const {
+  return error.code() == ErrorCode::kExhausted &&
+         cluster->fault_counters().reached[static_cast<std::size_t>(Fault::memory_pressure)] != 0;
+}
+
+bool World::packets_came_in_order() const {
+  constexpr std::array kMayDisturb{Fault::loss,
+                                   Fault::loss_burst,
+                                   Fault::duplicate,
+                                   Fault::reorder,
+                                   Fault::corruption,
+                                   Fault::qp_error,
+                                   Fault::rnr,
+                                   Fault::crash,
+                                   Fault::host_crash,
+                                   Fault::battery_crash,
+                                   Fault::partition,
+                                   Fault::isolation,
+                                   Fault::partition_partial,
+                                   Fault::partition_one_way,
+                                   Fault::partition_flapping,
+                                   Fault::coordinator_down,
+                                   Fault::buffer_overflow,
+                                   Fault::nic_failure,
+                                   Fault::cq_overrun};
+  const auto& reached = cluster->fault_counters().reached;
+  for (const Fault fault : kMayDisturb) {
+    if (reached[static_cast<std::size_t>(fault)] != 0) return false;
+  }
+  if (endpoints_ended) return false;
+  for (NodeId node = 0; node < options.nodes; ++node) {
+    const fabric::sim::NicCounters counters = cluster->counters(node);
+    if (counters.dropped != 0 || counters.rnr_naks != 0) return false;
+  }
+  return true;
+}
+
 void World::check() {
+  outcome.made("outcomes");
   if (tiny_executed > tiny_begun)
     violation("twice", std::to_string(tiny_executed) + " short requests ran; " +
                            std::to_string(tiny_begun) + " were sent");

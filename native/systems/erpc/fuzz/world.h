@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,11 +36,14 @@ struct Call {
   std::uint64_t salt = 0;                             // of the response
   std::uint32_t executed = 0, ended = 0;
   Outcome outcome = Outcome::kOk;
-  bool is_orphan = false;  // its client has died
+  bool is_orphan = false;             // its client has died
+  std::optional<std::uint64_t> mark;  // of the phase, for the first request of an operation
 };
 
 /// The steps of the end of a run. Every node waits for the others before each.
 enum class Stage : std::uint8_t { kActs, kQuiet, kSettled, kEmpty, kDone };
+
+class Node;
 
 struct World {
   World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults);
@@ -52,6 +56,16 @@ struct World {
   /// The calls of a node that has died will not end.
   void client_died(NodeId node);
   bool all_at(Stage stage) const;
+  /// The fault memory_pressure may have caused the error.
+  bool is_without_memory(const Error& error) const;
+  /// A step of a node: whoever waits for the others has all its time again. A stuck run has a bound
+  /// of such steps.
+  void progress() {
+    ++steps;
+    phase.progress();
+  }
+  /// Nothing has lost a packet, or has changed the order of packets.
+  bool packets_came_in_order() const;
   /// Checks what holds only at the end of a run: completeness, and outcomes.
   void check();
 
@@ -64,8 +78,10 @@ struct World {
   std::vector<std::vector<Planned>> plans;  // by node
   std::vector<std::size_t> next;            // operation of each node's plan
   std::vector<Stage> stages;                // by node
+  std::vector<const Node*> nodes;           // by node; null while it is down
   std::deque<Call> calls;
   std::uint64_t tiny_begun = 0, tiny_executed = 0;
+  std::uint64_t steps = 0;
   bool sessions_ended = false;   // any session, in any way
   bool endpoints_ended = false;  // any endpoint, in any way
   Time healed_at = kForever;     // when a node first saw that the faults are over

@@ -178,8 +178,6 @@ void Node::watch_end() {
   for (const auto& [number, life] : world_.lives) has_member = has_member || life.is_alive;
   if (is_settled && !has_member) {
     world_.is_stalled = world_.is_over = true;
-    if (!world_.may_lose_members() && world_.leavers.empty())
-      world_.violation("stall", "no view has a majority, though no fault has cost it a member");
   }
   if (!has_member || !is_settled || !world_.all_done() || !world_.is_complete()) {
     world_.complete_at = kForever;
@@ -196,6 +194,7 @@ void Node::check_nulls() {
   if (world_.cluster->now() - world_.complete_at < kQuiet) return;
   std::uint64_t count = 0;
   for (const SubgroupCounters& each : group_->counters().subgroups) count += each.nulls;
+  world_.outcome.made("quiescence");
   const auto first = world_.nulls.try_emplace(env_.node(), count);
   if (first.first->second != count) {
     world_.violation("quiescence", "node " + std::to_string(env_.node()) + " sent " +
@@ -215,8 +214,9 @@ void Node::run() {
   std::vector<Planned>& plan = world_.plans[node];
   while (world_.next[node] < plan.size() && be_member()) {
     const Planned& op = plan[world_.next[node]++];
-    world_.phase.operation();
+    const std::uint64_t mark = world_.phase.operation();
     if (world_.options.keeps(op.id)) act(op);
+    world_.phase.ended(mark);
     if (has_left_) break;
     if (op.id % 4 == 0) flush();
   }

@@ -7,6 +7,15 @@
 
 namespace pyrdma::spindle::scenario {
 
+namespace {
+
+constexpr std::array kSwitches{
+    &Options::batch_delivery, &Options::batch_receive, &Options::batch_send,
+    &Options::post_unlocked,  &Options::batch_upcall,  &Options::exact_bytes,
+    &Options::short_sends,    &Options::skip_quiet,    &Options::unlocked_upcalls};
+
+}  // namespace
+
 Shape::Shape(const fuzz::Options& options) {
   Rng rng(options.seed, -1, "fuzz spindle shape");
   auto preset = static_cast<Preset>(rng.below(kPresetNames.size()));
@@ -28,12 +37,34 @@ Shape::Shape(const fuzz::Options& options) {
   if (rng.below(4) == 0) group.first_round = SlotHeader::kTags - rng.below(64);
   Rng batches(options.seed, -1, "fuzz spindle batches");
   if (batches.below(8) == 0) group.fixed_batch = static_cast<std::uint32_t>(2 + batches.below(6));
+  // Half of the seeds have each switch by itself, unless a preset is asked for.
+  Rng mix(options.seed, -1, "fuzz spindle mix");
+  if (options.preset.empty() && mix.below(2) == 0) {
+    for (bool Options::*const each : kSwitches) group.*each = mix.below(2) == 0;
+  }
+  is_patient = mix.below(2) == 0;
+  if (is_patient) {
+    // A member that waits for room in the queue to a dead one is silent until that connection ends.
+    group.suspicion_timeout = static_cast<Time>(2000 + mix.below(1000)) * kMicrosecond;
+    group.timeout_us = 64;
+    group.retry_count = 7;
+  }
+  leaves = mix.below(2) == 0;
+  longest_burst = std::array<std::uint32_t, 4>{1, 12, 12, 60}[mix.below(4)];
+  if (mix.below(2) == 0) {
+    sends = static_cast<std::uint32_t>(mix.below(60));
+    bursts = static_cast<std::uint32_t>(mix.below(99 - sends));
+  }
   founders = options.nodes > 3 && rng.below(4) == 0 ? 2 : options.nodes;
   const std::uint64_t count = 1 + rng.below(3);
   for (std::uint64_t g = 0; g < count; ++g) {
     SubgroupSpec& spec = subgroups.emplace_back();
     spec.window = static_cast<std::uint32_t>(1 + rng.below(rng.below(2) == 0 ? 4 : 32));
     spec.max_message = static_cast<std::uint32_t>(24 + rng.below(400));
+    if (mix.below(6) == 0) spec.max_message = static_cast<std::uint32_t>(1000 + mix.below(9000));
+    if (mix.below(8) == 0) spec.window = static_cast<std::uint32_t>(64 + mix.below(200));
+    // Often one node alone sends.
+    if (g == 0 && mix.below(4) == 0) spec.senders = {static_cast<NodeId>(mix.below(options.nodes))};
     if (g == 0) continue;  // a subgroup of all nodes shows the order of views
     for (NodeId node = 0; node < options.nodes; ++node) {
       if (rng.below(3) != 0) spec.members.push_back(node);
@@ -61,13 +92,13 @@ std::vector<std::vector<Planned>> plans_of(const fuzz::Options& options, const S
     op.subgroup = static_cast<std::uint32_t>(rng.below(shape.subgroups.size()));
     const std::uint32_t most = shape.subgroups[op.subgroup].max_message;
     op.bytes = rng.below(8) == 0 ? 20 : static_cast<std::uint32_t>(20 + rng.below(most - 19));
-    op.count = static_cast<std::uint32_t>(1 + rng.below(12));
+    op.count = static_cast<std::uint32_t>(1 + rng.below(shape.longest_burst));
     op.pause = static_cast<Time>(rng.below(4000) * pace);
-    if (kind < 45)
+    if (kind < shape.sends)
       op.kind = Planned::Kind::kSend;
-    else if (kind < 75)
+    else if (kind < shape.sends + shape.bursts)
       op.kind = Planned::Kind::kBurst;
-    else if (kind < 99 || options.nodes < 3)
+    else if (kind < 99 || options.nodes < 3 || !shape.leaves)
       op.kind = Planned::Kind::kPause;
     else
       op.kind = Planned::Kind::kLeave;
@@ -106,6 +137,7 @@ void World::sent(Member sender, std::uint32_t subgroup, std::uint64_t number) {
 void World::delivered(Member member, std::uint64_t view, std::uint32_t subgroup, Member sender,
                       std::uint64_t number, bool is_whole) {
   ++outcome.ok;
+  phase.progress();
   Life& life = lives[number_of(member)];
   const std::string what = "member " + std::to_string(number_of(member)) + " delivered message " +
                            std::to_string(number) + " of " + std::to_string(number_of(sender)) +
@@ -125,6 +157,7 @@ void World::entered(Member member, const ViewShape& view) {
   Life& life = lives[number_of(member)];
   life.member = member;
   life.view = view.id;
+  phase.progress();
   std::vector<check::Value> members;
   for (const Member& each : view.members) members.push_back(check::Value::integer(number_of(each)));
   for (std::uint32_t g = 0; g < shape.subgroups.size(); ++g) {
@@ -158,16 +191,44 @@ bool World::all_done() const {
   return std::ranges::all_of(is_done, [](bool done) { return done; });
 }
 
-bool World::may_lose_members() const {
+std::uint64_t World::losses() const {
+  // Each costs one member its place at most.
+  constexpr std::array kOfOneNode{Fault::crash,       Fault::host_crash,      Fault::battery_crash,
+                                  Fault::isolation,   Fault::pause,           Fault::slow_node,
+                                  Fault::nic_failure, Fault::coordinator_down};
   constexpr std::array kHarmless{Fault::duplicate,       Fault::reorder,    Fault::cache_miss,
                                  Fault::late_completion, Fault::queue_full, Fault::number_collision,
-                                 Fault::number_reuse};
+                                 Fault::number_reuse,    Fault::torn_crash, Fault::clock_skew};
+  const auto is_among = [](const auto& kinds, Fault fault) {
+    return std::ranges::find(kinds, fault) != kinds.end();
+  };
+  const FaultCounters& counters = cluster->fault_counters();
+  std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);
-    if (options.faults[fault].rate > 0 && std::ranges::find(kHarmless, fault) == kHarmless.end())
-      return true;
+    const bool costs = shape.is_patient ? is_among(kLosses, fault) : !is_among(kHarmless, fault);
+    if (!costs || fault_info(fault).draw == FaultDraw::kMemory) continue;
+    sum +=
+        is_among(kOfOneNode, fault) || counters.fired[i] == 0 ? counters.fired[i] : options.nodes;
   }
-  return false;
+  return sum;
+}
+
+void World::check_stall() {
+  const auto came = std::ranges::count_if(lives, [&](const auto& each) {
+    const Life& life = each.second;
+    return life.member.incarnation == 0 && life.member.node < shape.founders && life.view != 0;
+  });
+  if (static_cast<NodeId>(came) < shape.founders)
+    return outcome.skipped("stall", "a founder has not come");  // the first view needs them all
+  const std::uint64_t lost = losses() + leavers.size();
+  // A view of n members outlives fewer than half of them. Those that come back may be lost again.
+  if (2 * lost >= shape.founders)
+    return outcome.skipped("stall", "faults may have cost a majority");
+  outcome.made("stall");
+  if (is_stalled)
+    violation("stall", "no view has a majority, though " + std::to_string(shape.founders) +
+                           " founders have lost " + std::to_string(lost) + " members at most");
 }
 
 std::string World::describe() const {
@@ -215,10 +276,17 @@ bool World::is_complete() const {
 }
 
 void World::check() {
+  check_stall();
+  if (is_stalled)
+    outcome.skipped("complete", "no view has a majority");
+  else if (is_over)
+    outcome.made("complete");
+  outcome.skipped("majority", "one view");
   fuzz::judge(outcome, options, history, "multicast", cluster->now());
   for (const auto& [id, members] : views) {
     const auto after = views.find(id + 1);
     if (after == views.end()) continue;
+    outcome.made("majority");
     const auto stays = static_cast<std::size_t>(std::ranges::count_if(members, [&](Member each) {
       return std::ranges::find(after->second, each) != after->second.end() ||
              leavers.contains(number_of(each));

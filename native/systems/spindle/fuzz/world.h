@@ -2,6 +2,7 @@
 // a simulation run on one thread of the machine, so they share it. It survives the crashes of its
 // nodes.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -16,9 +17,30 @@
 
 namespace pyrdma::spindle::scenario {
 
+/// Faults that may cost a member its place, whatever the timeouts.
+inline constexpr std::array kLosses{Fault::crash,
+                                    Fault::host_crash,
+                                    Fault::battery_crash,
+                                    Fault::qp_error,
+                                    Fault::partition,
+                                    Fault::isolation,
+                                    Fault::partition_partial,
+                                    Fault::partition_one_way,
+                                    Fault::partition_flapping,
+                                    Fault::coordinator_down,
+                                    Fault::nic_failure,
+                                    Fault::clock_jump,
+                                    Fault::pause,
+                                    Fault::slow_node};
+
 /// What the seed decides for all nodes.
 struct Shape {
   explicit Shape(const fuzz::Options& options);
+  /// Timeouts are so long that only faults of kLosses cost a member its place.
+  bool is_patient = false;
+  std::uint32_t sends = 45, bursts = 30;  // percent of the operations; the others mostly pause
+  std::uint32_t longest_burst = 12;
+  bool leaves = true;  // one operation of a hundred
   Options group;
   std::vector<SubgroupSpec> subgroups;
   NodeId founders = 0;  // the others join at once
@@ -55,8 +77,11 @@ struct World {
   bool is_complete() const;
   bool is_member(NodeId node, std::uint32_t subgroup) const;
   bool all_done() const;
-  /// The run has faults that may take a member's place in a view.
-  bool may_lose_members() const;
+  /// Checks that the end of all views is no surprise: faults, or leavers, have cost the last view
+  /// its majority.
+  void check_stall();
+  /// How many members the faults may have cost their places so far. A partition costs several.
+  std::uint64_t losses() const;
   /// Where each node stands, for the report of a run that does not end.
   std::string describe() const;
   /// Checks what holds at the end of a run.

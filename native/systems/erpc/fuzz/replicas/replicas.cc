@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "systems/erpc/packet_header.h"
 
 namespace pyrdma::erpc::replicas {
 namespace {
 
-constexpr std::uint64_t kKeysOfReplicas = 3;
 constexpr std::uint64_t kMostSnapshotGap = 40;
 
 raft::Key key_named(std::uint64_t number) {
@@ -51,8 +51,10 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
   Rng rng(wanted.seed, -1, "fuzz replicas");
   std::iota(group.begin(), group.end(), NodeId{0});
   invariants.expect_majority_of(members);
-  endpoint.credits = 8 + static_cast<std::uint32_t>(rng.below(24));
-  endpoint.checksums = wanted.faults[Fault::corruption].rate > 0 || rng.below(8) == 0;
+  // The options of an endpoint are drawn as those of all RPCs.
+  endpoint = scenario::draw_shape(wanted).options;
+  endpoint.workers = 0;
+  endpoint.backlog = 1U << 20U;
   endpoint.retransmission_timeout = 20 * kMicrosecond + static_cast<Time>(rng.below(100'000));
   endpoint.failure_timeout = Time{500} * kMicrosecond << rng.below(4);
   endpoint.connect_interval = 50 * kMicrosecond;
@@ -62,8 +64,10 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
   endpoint.overcommit = true;
   snapshot_threshold = 8 + static_cast<std::uint32_t>(rng.below(kMostSnapshotGap));
   pre_vote = rng.below(3) != 0;
+  const std::uint64_t keys = std::array<std::uint64_t, 4>{1, 3, 3, 10}[rng.below(4)];
+  const std::uint64_t puts_of_4 = 1 + rng.below(3);
   for (std::uint32_t id = 0; id < wanted.operations; ++id) {
-    PlannedOperation op{id, rng.below(2) == 0, rng.below(kKeysOfReplicas),
+    PlannedOperation op{id, rng.below(4) < puts_of_4, rng.below(keys),
                         static_cast<Time>(rng.below(20)) * 5 * kMicrosecond * faults.pace()};
     plans[rng.below(plans.size())].push_back(op);
   }
@@ -72,7 +76,8 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
 raft::RpcMemberOptions World::member_options() {
   raft::RpcMemberOptions made;
   made.endpoint = endpoint;
-  made.endpoint.preallocated_bytes = 128;
+  made.endpoint.preallocated_bytes =
+      std::min(128U, endpoint.packet_bytes == 0 ? ~0U : endpoint.packet_bytes - kHeaderRoom);
   made.member.group = group;
   made.member.unit = 20 * kMicrosecond;
   made.member.election_timeout = 2 * kMillisecond;
@@ -91,6 +96,14 @@ bool World::is_settled() const {
   const Bytes first = running[0]->state().snapshot();
   return std::ranges::all_of(
       running, [&](raft::RpcMember* each) { return each->state().snapshot() == first; });
+}
+
+std::uint64_t World::applied() const {
+  std::uint64_t sum = 0;
+  for (raft::RpcMember* const each : running) {
+    if (each != nullptr) sum += each->member().applied_index();
+  }
+  return sum;
 }
 
 std::string World::describe() const {
@@ -118,7 +131,8 @@ void run_member(World& world, Env& env) {
       member.run_until([&] { return world.over; }, kForever);
     } catch (const Error& error) {
       // A disk may fail or be full while a member starts or runs. No store may be refused.
-      if (!has_run && error.code() == ErrorCode::kUnavailable && error.definite()) {
+      if (error.code() == ErrorCode::kInvalidArgument ||
+          (!has_run && error.code() == ErrorCode::kUnavailable && error.definite())) {
         world.violation("start", "member " + std::to_string(env.node()) + ": " + error.what());
         return;
       }
@@ -145,8 +159,9 @@ bool Client::run() {
   while (next < plan.size()) {
     const PlannedOperation& op = plan[next++];
     endpoint_.run_for(op.pause);
-    world_.phase.operation();
+    const std::uint64_t mark = world_.phase.operation();
     if (world_.options.keeps(op.id) && !carry_out(op)) return false;
+    world_.phase.ended(mark);
   }
   return true;
 }

@@ -10,6 +10,7 @@
 #include "fabric/sim/cluster.h"
 #include "fuzz/fault_phase.h"
 #include "fuzz/scenario.h"
+#include "systems/erpc/fuzz/plan.h"
 #include "systems/erpc/fuzz/raft/invariants.h"
 #include "systems/erpc/fuzz/replicas/living_observer.h"
 #include "systems/erpc/raft/kv_client.h"
@@ -33,6 +34,8 @@ struct World {
   }
   /// All members run, and have the same state.
   bool is_settled() const;
+  /// Grows with what the members that run have applied.
+  std::uint64_t applied() const;
   std::string describe() const;
 
   const fuzz::Options& options;

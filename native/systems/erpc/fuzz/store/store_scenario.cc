@@ -11,12 +11,17 @@
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/erpc/endpoint.h"
+#include "systems/erpc/fuzz/store/store_world.h"
 #include "systems/erpc/workloads/store_handlers.h"
 
 namespace pyrdma::erpc {
 namespace {
 
-// What datagrams and threads may meet. Node 0 is the store, so no fault kills a node.
+using namespace store;
+
+// What datagrams and threads may meet. Node 0 is the store, in memory: so clients alone crash, and
+// a process without memory cannot go on. The faults that the scenario `erpc` leaves out are left
+// out here, too.
 const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::loss_burst,
                                         Fault::duplicate,
@@ -25,9 +30,15 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::clog,
                                         Fault::corruption,
                                         Fault::cache_miss,
+                                        Fault::queue_full,
+                                        Fault::qp_error,
+                                        Fault::rnr,
                                         Fault::pause,
                                         Fault::preemption,
                                         Fault::clock_skew,
+                                        Fault::clock_jump,
+                                        Fault::crash,
+                                        Fault::number_reuse,
                                         Fault::partition,
                                         Fault::isolation,
                                         Fault::partition_partial,
@@ -36,81 +47,25 @@ const std::vector<Fault> kFaultsOfStore{Fault::loss,
                                         Fault::slow_node,
                                         Fault::buffer_overflow,
                                         Fault::pause_storm,
+                                        Fault::coordinator_down,
+                                        Fault::nic_failure,
+                                        Fault::number_collision,
                                         Fault::noisy_neighbour};
-
-constexpr std::uint64_t kKeys = 6;
-constexpr std::uint32_t kBlock = 250;        // operations that share keys, and a history
-constexpr std::uint64_t kKeyDistance = 100;  // the order of keys is not that of their bytes
-constexpr std::uint32_t kMostSlots = 3;      // operations of a client under way
-constexpr std::uint64_t kMostScanned = 8;
-
-/// The types of the requests: a key; put: and a value; scan: and the number of entries. A scan
-/// answers with entries, the others as those of the workload do.
-enum Request : std::uint8_t { kGetRequest = 1, kPutRequest, kEraseRequest, kScanRequest };
-
-struct PlannedCall {
-  std::uint32_t id = 0;
-  Request type = kGetRequest;
-  std::uint64_t key = 0, argument = 0;
-  Time pause = 0;
-};
-
-struct StoreWorld {
-  StoreWorld(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)
-      : options(wanted),
-        outcome(result),
-        phase(faults),
-        plans(wanted.nodes),
-        histories(wanted.operations / kBlock + 1) {
-    Rng rng(wanted.seed, -1, "fuzz store");
-    workers = static_cast<std::uint32_t>(rng.below(3));
-    slots = 1 + static_cast<std::uint32_t>(rng.below(kMostSlots));
-    endpoint.credits = 4 + static_cast<std::uint32_t>(rng.below(28));
-    endpoint.checksums = wanted.faults[Fault::corruption].rate > 0 || rng.below(8) == 0;
-    endpoint.retransmission_timeout = 10 * kMicrosecond + static_cast<Time>(rng.below(100'000));
-    endpoint.failure_timeout = Time{200} * kMicrosecond << rng.below(7);
-    endpoint.connect_interval = 50 * kMicrosecond;
-    endpoint.connect_timeout = 100 * wanted.recovery_limit;
-    for (std::uint32_t id = 0; id < wanted.operations; ++id) {
-      PlannedCall call;
-      call.id = id;
-      const std::uint64_t draw = rng.below(10);
-      call.type = draw < 4   ? kPutRequest
-                  : draw < 5 ? kEraseRequest
-                  : draw < 7 ? kGetRequest
-                             : kScanRequest;
-      call.key = id / kBlock * kKeys + rng.below(kKeys);
-      call.argument = call.type == kPutRequest ? 1000 + id : 1 + rng.below(kMostScanned);
-      call.pause = static_cast<Time>(rng.below(8)) * kMicrosecond * faults.pace();
-      plans[1 + rng.below(wanted.nodes - 1)].push_back(call);
-    }
-  }
-
-  const fuzz::Options& options;
-  fuzz::Outcome& outcome;
-  fuzz::FaultPhase& phase;
-  fabric::sim::SimCluster* cluster = nullptr;
-  Options endpoint;
-  std::uint32_t workers = 0, slots = 1;
-  std::vector<std::vector<PlannedCall>> plans;  // by node
-  std::uint32_t finished = 0;                   // clients
-  std::vector<check::History> histories;        // of each block of operations
-};
 
 /// Node 0.
 class StoreNode {
  public:
   StoreNode(StoreWorld& world, Env& env)
       : world_(world),
-        store_(env, {.max_keys = kKeys * world.histories.size(),
-                     .readers = 2 + world.workers,
+        store_(env, {.max_keys = kMostKeys * world.histories.size(),
+                     .readers = 2 + world.shape.workers,
                      .bugs = StoreBugs::named(world.options.mutation)}),
         gets_(store_),
-        scans_(env, store_, std::max(1U, world.workers)) {
-    Options options = world.endpoint;
-    options.workers = world.workers;
+        scans_(env, store_, std::max(1U, world.shape.workers)) {
+    Options options = world.shape.endpoint;
+    options.workers = world.shape.workers;
     endpoint_ = std::make_unique<Endpoint>(env, options);
-    const RunIn where = world.workers != 0 ? RunIn::kWorker : RunIn::kDispatch;
+    const RunIn where = world.shape.workers != 0 ? RunIn::kWorker : RunIn::kDispatch;
     endpoint_->register_handler(kGetRequest, [this](RequestHandle& handle) {
       if (const auto found = gets_.get(word(handle, 0))) answer(handle, &*found, sizeof *found);
       handle.respond();
@@ -169,10 +124,14 @@ class StoreNode {
 class StoreUser {
  public:
   StoreUser(StoreWorld& world, Env& env)
-      : world_(world), env_(env), endpoint_(env, world.endpoint), calls_(world.slots) {
+      : world_(world),
+        env_(env),
+        rng_(env.rng("fuzz store crashes")),
+        endpoint_(env, world.shape.endpoint),
+        calls_(world.shape.slots) {
     for (Call& call : calls_) {
       call.user = this;
-      call.process = static_cast<std::int32_t>(env.node() * kMostSlots + (&call - &calls_[0]));
+      call.process = world.processes++;
       call.request = endpoint_.allocate(2 * sizeof(std::uint64_t));
       call.response = endpoint_.allocate(kMostScanned * sizeof(StoreEntry));
     }
@@ -180,20 +139,26 @@ class StoreUser {
   }
 
   void run() {
-    for (const PlannedCall& planned : world_.plans[env_.node()]) {
+    const auto& plan = world_.plans[env_.node()];
+    std::size_t& next = world_.next[env_.node()];
+    while (next < plan.size()) {
       Call* const call = free_call();
+      const PlannedCall& planned = plan[next++];
       endpoint_.run_for(planned.pause);
-      world_.phase.operation();
-      if (world_.options.keeps(planned.id)) begin(*call, planned);
+      const std::uint64_t mark = world_.phase.operation();
+      if (world_.options.keeps(planned.id)) {
+        begin(*call, planned, mark);
+        may_crash(planned.pause);
+      } else {
+        world_.phase.ended(mark);
+      }
     }
-    const Time deadline = env_.now() + 100 * world_.options.recovery_limit;
-    const auto are_over = [this] {
-      return std::ranges::none_of(calls_, [](const Call& call) { return call.is_open; });
-    };
-    if (!endpoint_.run_until(are_over, deadline))
-      world_.outcome.report(
-          "liveness", world_.cluster->now(),
-          "node " + std::to_string(env_.node()) + ": " + endpoint_.describe_pending());
+    if (env_.node() == 1) {
+      const std::uint32_t others = world_.options.nodes - 2;
+      endpoint_.run_until([&] { return world_.finished == others && is_idle(); }, kForever);
+      read_all();
+    }
+    endpoint_.run_until([this] { return is_idle(); }, kForever);
     ++world_.finished;
   }
 
@@ -203,8 +168,40 @@ class StoreUser {
     PlannedCall planned;
     std::int32_t process = 0;
     MsgBuffer *request = nullptr, *response = nullptr;
+    std::uint64_t mark = 0;  // of the phase
     bool is_open = false;
   };
+
+  bool is_idle() const {
+    return std::ranges::none_of(calls_, [](const Call& call) { return call.is_open; });
+  }
+
+  // The faults kill and restart this client soon. Node 0 lives.
+  void may_crash(Time pause) {
+    if (!world_.cluster->faults_are_on() ||
+        !world_.phase.begins(Fault::crash, pause + kMicrosecond, rng_))
+      return;
+    const auto soon = static_cast<Time>(rng_.below(10'000));
+    ++world_.crashes;
+    world_.cluster->kill_later(env_.node(), soon);
+    world_.cluster->restart_later(env_.node(), soon + 100 * kMicrosecond);
+  }
+
+  // A loss shows at the latest when all keys are read at the end, by one scan for each few of them.
+  void read_all() {
+    PlannedCall last;
+    last.type = kScanRequest;
+    last.argument = kMostScanned;
+    for (std::size_t block = 0; block < world_.histories.size(); ++block) {
+      for (std::uint64_t key = 0; key < world_.shape.keys; key += kMostScanned) {
+        last.id = static_cast<std::uint32_t>(block * kBlock);
+        last.key = block * kMostKeys + key;
+        begin(*free_call(), last, world_.phase.operation());
+      }
+    }
+    endpoint_.run_until([this] { return is_idle(); }, kForever);
+    world_.outcome.made("last reads");
+  }
 
   Call* free_call() {
     Call* found = nullptr;
@@ -219,13 +216,14 @@ class StoreUser {
     return found;
   }
 
-  void begin(Call& call, const PlannedCall& planned) {
+  void begin(Call& call, const PlannedCall& planned, std::uint64_t mark) {
     if (endpoint_.is_lost(session_)) {
       endpoint_.destroy_session(session_);
       session_ = endpoint_.create_session({0, 0});
       ++world_.outcome.reconnects;
     }
     call.planned = planned;
+    call.mark = mark;
     call.is_open = true;
     const std::uint64_t words[] = {planned.key * kKeyDistance, planned.argument};
     const bool two = planned.type == kPutRequest || planned.type == kScanRequest;
@@ -247,6 +245,7 @@ class StoreUser {
     using check::Value;
     StoreWorld& world = world_;
     call.is_open = false;
+    world.phase.ended(call.mark);
     const PlannedCall& planned = call.planned;
     const auto complete = [&](check::EventType type, const Value& value) {
       history_of(planned).complete(world.cluster->now(), call.process, type,
@@ -269,7 +268,7 @@ class StoreUser {
         StoreEntry entry;
         std::memcpy(&entry, bytes.data() + at, sizeof entry);
         // Behind the keys of the block come those of the next one.
-        if (entry.key / kKeyDistance / kKeys != planned.id / kBlock) break;
+        if (entry.key / kKeyDistance / kMostKeys != planned.id / kBlock) break;
         entries.push_back(Value::integer(static_cast<std::int64_t>(entry.key / kKeyDistance)));
         entries.push_back(Value::integer(static_cast<std::int64_t>(entry.value)));
       }
@@ -291,7 +290,7 @@ class StoreUser {
     std::memcpy(&word, bytes.data() + at, sizeof word);
     return check::Value::integer(static_cast<std::int64_t>(word));
   }
-  static check::Function function_of(Request type) {
+  static check::Function function_of(CallType type) {
     constexpr std::array kFunctionsOfStore{check::Function::kGet, check::Function::kPut,
                                            check::Function::kDelete, check::Function::kScan};
     return kFunctionsOfStore[static_cast<std::size_t>(type) - 1];
@@ -302,10 +301,26 @@ class StoreUser {
 
   StoreWorld& world_;
   Env& env_;
+  Rng rng_;
   Endpoint endpoint_;
   SessionId session_ = 0;
   std::vector<Call> calls_;
 };
+
+/// A node that is killed unwinds: its calls may have run, or not.
+void run_user(StoreWorld& world, Env& env) {
+  bool returns = false;
+  struct Ending {
+    StoreWorld& world;
+    const bool& returns;
+    ~Ending() {
+      if (!returns) world.phase.crashed();
+    }
+  } ending{world, returns};
+  if (env.incarnation() != 0) ++world.outcome.restarts;
+  StoreUser(world, env).run();
+  returns = true;
+}
 
 fuzz::Outcome run_store(const fuzz::Options& wanted) {
   if (const std::string problem = ordered_store_problem(); !problem.empty())
@@ -314,8 +329,12 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
   fuzz::FaultPhase phase(options, outcome);
+  phase.leave({Fault::crash});
   StoreWorld world(options, outcome, phase);
-  fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 200 * options.recovery_limit));
+  fabric::sim::SimOptions simulation = fuzz::simulation_of(options, 4 * options.recovery_limit);
+  // The scenario itself kills clients. The simulator only sees that there are faults.
+  simulation.faults[Fault::crash].rate = std::min(1e-6, options.faults[Fault::crash].rate);
+  fabric::sim::SimCluster cluster(simulation);
   world.cluster = &cluster;
   phase.attach(cluster);
   if (options.events) cluster.record_events(&outcome.recorded);
@@ -324,7 +343,7 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
       if (env.node() == 0)
         StoreNode(world, env).run();
       else
-        StoreUser(world, env).run();
+        run_user(world, env);
     });
   } catch (const Error& error) {
     outcome.report("error", cluster.now(), std::string(error.what()).substr(0, 200));
@@ -339,6 +358,8 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
     outcome.histories.pop_back();
   }
   fuzz::fill_outcome(outcome, cluster);
+  outcome.faults.fired[static_cast<std::size_t>(Fault::crash)] += world.crashes;
+  outcome.faults.reached[static_cast<std::size_t>(Fault::crash)] += world.crashes;
   return outcome;
 }
 
@@ -352,7 +373,12 @@ fuzz::Scenario store_scenario() {
           {},
           kFaultsOfStore,
           {"erpc/retransmission", "erpc/session_lost"},
-          8};
+          8,
+          true,
+          2,
+          {{"last reads", 0.98}, {"map", 0.9}},
+          5,
+          4000};
 }
 
 }  // namespace pyrdma::erpc
