@@ -355,6 +355,23 @@ std::string name_of(const testing::TestParamInfo<std::tuple<std::string, Replica
   return std::get<0>(each.param) + "_" + std::string(kReplicationNames[replication]);
 }
 
+// Tombstones that name a survivor stay from its first entry on.
+TEST(TailwindCleanerHost, ASurvivorIsInTheLogBeforeDigestsNameIt) {
+  runtime::run_world("sim", 1, [](Env& env, const Kill&) {
+    Options one;
+    one.servers = 1;
+    one.coordinator = one.replicas = 0;
+    one.log_bytes = 2U << 20;
+    one.segment_bytes = 128U << 10;
+    one.keys = 100;
+    Server server(env, one);
+    const std::unique_ptr<Segment> made = server.log().make_survivor();
+    ASSERT_NE(made, nullptr);
+    EXPECT_TRUE(server.log().is_in_log(made->id()));
+    EXPECT_FALSE(server.log().is_in_log(made->id() + 1));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Worlds, TailwindCleanerCluster,
                          testing::Combine(testing::Values(std::string("sim")),
                                           testing::Values(Replication::kRamcloud,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "systems/tailwind/rpc/messages.h"
 
 namespace pyrdma::tailwind {
 
@@ -60,6 +61,10 @@ void check(const Options& options, NodeId nodes) {
   expect(options.pings >= 1, "pings", options.pings, "give 1 or more");
   expect(options.partition_bytes >= 1, "partition_bytes", options.partition_bytes,
          "give 1 or more");
+  expect(options.first_segment >= 1 && options.first_segment < Position::kSegments, "first_segment",
+         options.first_segment, "give 1 to less than 2^40");
+  expect(options.first_epoch < ClusterView::kEpochs, "first_epoch", options.first_epoch,
+         "give less than 2^24");
   expect(options.partition_records >= 1, "partition_records", options.partition_records,
          "give 1 or more");
 }

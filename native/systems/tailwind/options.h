@@ -80,6 +80,10 @@ struct Options {
   // Recovery.
   std::uint64_t partition_bytes = 500'000'000;
   std::uint64_t partition_records = 2'000'000;
+
+  // Numbers that grow: tests let them begin near their ends.
+  std::uint64_t first_segment = 1;  // of each log, up to 2^40
+  std::uint64_t first_epoch = 0;    // of a new coordinator's view, up to 2^24
 };
 
 /// Throws Error(kInvalidArgument), naming the option, its value, the bound and what to do.

@@ -11,9 +11,6 @@ namespace pyrdma::tailwind {
 namespace {
 
 constexpr std::uint32_t kReceives = 1024;
-// The versions of a new key are above all that earlier owners of its tablet gave, also to keys
-// whose tombstones are gone: an owner begins in an epoch that those before it have not seen.
-constexpr int kVersionBits = 40;
 
 }  // namespace
 
@@ -218,7 +215,10 @@ void Server::take_view(ByteView bytes) {
   {
     const std::lock_guard<Mutex> lock(view_mutex_);
     if (given->epoch <= view_->epoch) return;
-    if (bugs_.keeps_removed_version()) objects_.raise_gone(given->epoch << kVersionBits);
+    // The versions of a new key are above all that earlier owners of its tablet gave, also to keys
+    // whose tombstones are gone: an owner begins in an epoch that those before it have not seen.
+    if (bugs_.keeps_removed_version())
+      objects_.raise_gone(given->epoch << ClusterView::kVersionBits);
     before = std::exchange(view_, std::make_shared<ClusterView>(*given));
   }
   for (const ServerId life : gone(*before, *given)) {

@@ -16,7 +16,7 @@ Coordinator::Coordinator(Env& env, const Options& options, Bugs bugs)
       transport_(env, options_, ServerId::of_server(env.node(), env.incarnation(), 0), kReceives,
                  bugs),
       state_mutex_(env),
-      state_(env.storage(), "tailwind-coordinator"),
+      state_(env.storage(), "tailwind-coordinator", options_.first_epoch),
       mutex_(env),
       view_(std::make_shared<const ClusterView>(state_.view())),
       rng_(env.rng("tailwind/coordinator")),

@@ -36,6 +36,7 @@ struct RecoveryReport {
   std::uint64_t objects = 0, bytes = 0;  // that the new owners have stored
   std::uint64_t replicas = 0;            // that were found
   std::string problem;                   // why the last attempt failed
+  bool lacks_data = false;               // because the log is not whole, and servers are down
   /// What could not be found though every server has told what it has; empty if nothing. Objects
   /// then may be missing, older than was acknowledged, or back though they were removed.
   std::string lost;

@@ -122,6 +122,7 @@ bool Coordinator::recover(ServerId dead) {
       const std::lock_guard<Mutex> lock(mutex_);
       report_of(dead).read = env_.now();
       report_of(dead).replicas = told.found.size();
+      report_of(dead).lacks_data = !log.missing.empty();
     }
     if (!log.missing.empty()) {
       if (!told.is_all) return fail(dead, log.missing);

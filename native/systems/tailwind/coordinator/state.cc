@@ -28,7 +28,7 @@ bool overlap(const HashRange& of_tablet, const HashRange& range) {
 
 /// Position::word() has room for it.
 bool has_word(const Position& position) {
-  return position.segment < std::uint64_t{1} << 40 && position.end < 1U << 24;
+  return position.segment < Position::kSegments && position.end < 1U << 24;
 }
 
 /// Whether `dead` has something of `ranges`.
@@ -64,8 +64,9 @@ std::vector<Tablet> moved(const std::vector<Tablet>& tablets, ServerId dead, con
 
 }  // namespace
 
-CoordinatorState::CoordinatorState(Storage& storage, std::string name)
+CoordinatorState::CoordinatorState(Storage& storage, std::string name, std::uint64_t first_epoch)
     : storage_(storage), name_(std::move(name)) {
+  view_.epoch = first_epoch;
   if (storage_.exists(name_)) load();
   rewrite();
 }

@@ -12,7 +12,8 @@
 // elsewhere is refused.
 //
 // Errors: a command passes on the Error of the storage. Whether its change will be there after a
-// restart is then unknown, and all further commands throw Error(kUnavailable).
+// restart is then unknown, and all further commands throw Error(kUnavailable). When no epochs are
+// left, commands throw Error(kExhausted).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -50,7 +51,8 @@ class CoordinatorState {
   /// Loads the state from the file `name`; if there is none, begins without servers. Throws
   /// Error(kUnavailable), which names file and offset, if the file is damaged in a way that a crash
   /// cannot cause. Blocks for the disk. `storage` outlives the state.
-  CoordinatorState(Storage& storage, std::string name);
+  /// `first_epoch`: of the view without servers.
+  CoordinatorState(Storage& storage, std::string name, std::uint64_t first_epoch = 0);
 
   const ClusterView& view() const { return view_; }
   /// The versions of the server's segments that are not 0.

@@ -122,6 +122,10 @@ void CoordinatorState::commit(const Bytes& change) {
   if (is_broken_)
     throw Error(ErrorCode::kUnavailable, "tailwind: the disk has failed under the file " +
                                              in_quotes(name_) + "; restart the coordinator");
+  if (view_.epoch + 1 >= ClusterView::kEpochs)
+    throw Error(ErrorCode::kExhausted,
+                "tailwind: the view has changed " + std::to_string(view_.epoch) +
+                    " times, and its epoch has 24 bits; copy the objects to a new store");
   is_broken_ = true;
   if (end_ > std::max(kLeastRewrite, 4 * snapshot_bytes_)) rewrite();
   const Bytes record = record_of(records_, change);

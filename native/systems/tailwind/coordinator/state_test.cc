@@ -256,6 +256,24 @@ TEST(TailwindCoordinatorState, TablesHaveLimits) {
 }
 
 // A message takes the view of all tables, also when recoveries have split each tablet in two.
+TEST(TailwindCoordinatorState, TheLastEpochStays) {
+  FakeDisk disk;
+  {
+    CoordinatorState state(disk, kFile, ClusterView::kEpochs - 2);
+    EXPECT_TRUE(state.enlist({0, 0}));
+    EXPECT_EQ(state.view().epoch, ClusterView::kEpochs - 1);
+    try {
+      state.enlist({1, 0});
+      FAIL() << "no epoch is left";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kExhausted);
+    }
+  }
+  const CoordinatorState again(disk, kFile);
+  EXPECT_EQ(again.view().epoch, ClusterView::kEpochs - 1);
+  EXPECT_EQ(again.view().servers.size(), 1U);
+}
+
 TEST(TailwindCoordinatorState, AllTablesTogetherHaveALimit) {
   constexpr std::size_t kMost = CoordinatorState::kMostOfAllTables;
   const Servers owners(CoordinatorState::kMostTablets, {0, 0});

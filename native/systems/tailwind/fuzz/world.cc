@@ -10,92 +10,11 @@ namespace pyrdma::tailwind::scenario {
 
 namespace {
 
-constexpr std::size_t kLeastValue = 4;  // bytes: the number of the write
-
 std::byte byte_after(std::uint32_t id, std::size_t i) {
   return static_cast<std::byte>(mix64(id) >> i % 8 * 8) ^ static_cast<std::byte>(i);
 }
 
-std::vector<std::vector<Planned>> plans_of(const fuzz::Options& options, const Shape& shape,
-                                           std::uint32_t pace) {
-  Rng rng(options.seed, -1, "fuzz tailwind plan");
-  std::vector<std::vector<Planned>> plans(options.nodes - shape.first_client);
-  for (std::uint32_t id = 0; id < options.operations; ++id) {
-    Planned op;
-    op.id = id + 1;
-    const std::size_t client = rng.below(plans.size());
-    const std::uint64_t kind = rng.below(100);
-    op.opcode = kind < 45 ? Opcode::kWrite : kind < 60 ? Opcode::kRemove : Opcode::kRead;
-    op.key = static_cast<std::uint32_t>(rng.below(shape.keys));
-    const std::uint64_t most = rng.below(4) == 0 ? 64 : shape.most_value;
-    op.bytes = static_cast<std::uint32_t>(kLeastValue + rng.below(most - kLeastValue));
-    op.pause = static_cast<Time>(rng.below(20'000) * pace);
-    plans[client].push_back(op);
-  }
-  return plans;
-}
-
 }  // namespace
-
-// Two nodes have a server, and the coordinator beside the client. With five or more the coordinator
-// has a node of its own.
-Shape::Shape(const fuzz::Options& options) {
-  Rng rng(options.seed, -1, "fuzz tailwind shape");
-  const NodeId clients = options.nodes >= 6 ? 1 + static_cast<NodeId>(rng.below(2)) : 1;
-  first_client = options.nodes - clients;
-  store.name = "fuzz";
-  store.coordinator = options.nodes >= 5 ? first_client - 1 : first_client;
-  store.servers = std::min(first_client, store.coordinator);
-  auto preset = rng.below(kPresetNames.size());
-  for (std::size_t i = 0; i < kPresetNames.size(); ++i) {
-    if (options.preset == kPresetNames[i]) preset = i;
-  }
-  store.replication = preset == 0 ? Replication::kRamcloud : Replication::kTailwind;
-  store.durability = preset == 2 ? Durability::kFlush : Durability::kCompletion;
-  // Most runs have two servers more than replicas, so that one can be replaced.
-  const std::uint32_t spare = rng.below(4) == 0 ? 1 : 2;
-  store.replicas = std::min<std::uint32_t>(2 + static_cast<std::uint32_t>(rng.below(2)),
-                                           store.servers > spare ? store.servers - spare : 0);
-  store.placement = static_cast<Placement>(rng.below(kPlacementNames.size()));
-  store.workers = static_cast<std::uint32_t>(rng.below(4));
-  Rng beside(options.seed, -1, "fuzz tailwind shape beside");
-  store.group_commit = store.workers == 0 && beside.below(2) == 0;
-  store.idle_after = beside.below(2) == 0 ? kMillisecond : 100 * kMillisecond;
-  store.log_bytes = 8U << 20;
-  store.segment_bytes = (64U << 10) << rng.below(2);
-  // Logs of dead servers keep theirs until they are recovered, which needs others.
-  store.buffers = 32;
-  store.keys = 1000;
-  if (rng.below(4) == 0) store.flushable_bytes = (8 + beside.below(17)) * store.segment_bytes;
-  store.ping_interval = static_cast<Time>(100 + rng.below(200)) * kMicrosecond;
-  store.ping_timeout = 100 * kMicrosecond;
-  store.pings = static_cast<std::uint32_t>(2 + rng.below(4));
-  store.lease = static_cast<Time>(300 + rng.below(500)) * kMicrosecond;
-  store.call_timeout = static_cast<Time>(500 + rng.below(1500)) * kMicrosecond;
-  store.retry_pause = 20 * kMicrosecond;
-  store.timeout_us = 16;
-  store.retry_count = static_cast<std::uint32_t>(1 + rng.below(3));
-  if (rng.below(2) == 0) store.partition_records = 3;
-  keys = static_cast<std::uint32_t>(3 + rng.below(10));
-  window = static_cast<std::uint32_t>(1 + rng.below(4));
-  constexpr std::array<std::uint32_t, 4> kMostValues{200, 12'000, 12'000, 40'000};
-  most_value = kMostValues[rng.below(kMostValues.size())];
-  has_last_crash =
-      store.replicas > 0 && rng.below(2) == 0 &&
-      (options.faults[Fault::crash].rate > 0 || options.faults[Fault::host_crash].rate > 0 ||
-       options.faults[Fault::battery_crash].rate > 0);
-  has_outage =
-      store.replicas > 0 && options.faults[Fault::battery_crash].rate > 0 && rng.below(2) == 0;
-}
-
-bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults) {
-  return std::ranges::any_of(faults, [&](Fault fault) { return options.faults[fault].rate > 0; });
-}
-
-bool has_bad_disks(const fuzz::Options& options) {
-  return has_any(options, {Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
-                           Fault::disk_lies});
-}
 
 World::World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults)
     : options(wanted),
@@ -124,7 +43,7 @@ std::uint64_t World::begin(const Planned& op) {
   if (free_processes_.empty()) free_processes_.insert(processes_++);
   const std::int32_t process = *free_processes_.begin();
   free_processes_.erase(free_processes_.begin());
-  open_[++begun_] = {op, process, keys_[op.key].newest};
+  open_[++begun_] = {op, process, keys_[op.key].newest, keys_[op.key].losses};
   const auto f = op.opcode == Opcode::kRead    ? check::Function::kGet
                  : op.opcode == Opcode::kWrite ? check::Function::kPut
                                                : check::Function::kDelete;
@@ -135,6 +54,7 @@ std::uint64_t World::begin(const Planned& op) {
 }
 
 void World::end(std::uint64_t number, const Result& result) {
+  note_losses();
   const Open open = open_.at(number);
   open_.erase(number);
   const Planned& op = open.op;
@@ -174,9 +94,9 @@ void World::end(std::uint64_t number, const Result& result) {
   }
   history.complete(cluster->now(), open.process, type, f, key, value);
   free_processes_.insert(open.process);
-  if (!is_ok || may_forget()) return;
-  // What ended before has older versions.
   Key& known = keys_[op.key];
+  if (!is_ok || open.losses != known.losses || known.has_forgotten) return;
+  // What ended before has older versions.
   const bool is_late =
       op.opcode == Opcode::kWrite ? result.version <= open.floor : result.version < open.floor;
   if (is_late)
@@ -195,7 +115,7 @@ void World::end(std::uint64_t number, const Result& result) {
 void World::server_began(ServerId server, bool is_new_process) {
   lives[server];
   down.erase(server.node);
-  outcome.restarts += server.life != 0 && is_new_process;
+  outcome.restarts += server.incarnation() != 0 && is_new_process;
   outcome.reconnects += !is_new_process;
 }
 
@@ -204,7 +124,10 @@ void World::server_ended(ServerId server) {
   if (life.has_ended || is_over) return;
   life.has_ended = true;
   life.is_serving = false;
-  if (unsettled() > shape.store.replicas) may_lose = true;
+  if (unsettled() <= shape.store.replicas) return;
+  may_lose = true;
+  for (auto& [id, each] : lives)
+    each.may_lack = each.may_lack || (each.has_ended && !each.is_settled);
 }
 
 void World::restart(NodeId node) {
@@ -228,6 +151,12 @@ void World::note(Server& server) {
     if (other.has_ended && !other.is_settled) life.of_ended[id] = server.backup().replicas(id);
   life.logs = server.backup().logs();
   life.inherited_logs = server.backup().inherited_logs();
+  if (!cluster->faults_are_on()) {
+    life.held = server.log().replicas();
+    life.replicas.clear();
+    for (const std::uint64_t log : life.logs)
+      life.replicas[ServerId::of(log)] = server.backup().replicas(ServerId::of(log));
+  }
   life.to_replace = 0;
   for (const std::uint64_t log : life.inherited_logs)
     if (view.is_up(ServerId::of(log)))
@@ -236,13 +165,18 @@ void World::note(Server& server) {
 }
 
 void World::note(Coordinator& coordinator) {
-  if (!has_salvaged()) events_before_salvage_ = history.events().size();
+  note_losses();
   view = coordinator.view();
   for (const ListedServer& server : view.servers)
     if (server.state == ServerState::kDead) server_ended(server.id);
   recoveries.clear();
   coordinator_problem.clear();
+  waiting_for_data.clear();
   for (const RecoveryReport& report : coordinator.recoveries()) {
+    if (!report.lost.empty() && !has_bad_disks(options) && !lives[report.dead].may_lack)
+      violation("loss", "the log of " + to_string(report.dead) +
+                            " was salvaged, though no more servers died than the store survives" +
+                            describe());
     if (report.declared == 0 || report.ended != 0) continue;
     recoveries += "\n  " + to_string(report.dead) + ": attempts " +
                   std::to_string(report.attempts) + ", declared " +
@@ -250,6 +184,7 @@ void World::note(Coordinator& coordinator) {
                   ", outwaited " + std::to_string(report.outwaited) + ", assigned " +
                   std::to_string(report.assigned) + " ns. " + report.problem;
     coordinator_problem += report.problem;
+    if (report.lacks_data) waiting_for_data.push_back(report.dead);
   }
   settle();
 }
@@ -345,6 +280,14 @@ std::string World::garbage() const {
         text +=
             "\n  " + to_string(id) + " still has old replicas of " + to_string(ServerId::of(log));
     }
+    std::uint64_t count = 0;
+    for (const auto& [other, backup] : lives)
+      if (const auto at = backup.replicas.find(id);
+          !backup.has_ended && at != backup.replicas.end())
+        count += at->second;
+    if (count != life.held)
+      text += "\n  " + to_string(id) + " has " + std::to_string(life.held) +
+              " replicas, and its backups have " + std::to_string(count);
   }
   return text;
 }
@@ -378,39 +321,84 @@ std::string World::describe() const {
   return text + recoveries;
 }
 
-bool World::has_salvaged() const { return cluster->branches().contains("tailwind/salvaged"); }
+// ---- losses ----
 
+const Tablet* World::tablet_of(std::uint32_t key) const {
+  return view.find(table, key_hash(table, std::as_bytes(std::span(&key, 1))));
+}
+
+bool World::is_served(std::uint32_t key) const {
+  const Tablet* tablet = tablet_of(key);
+  if (tablet == nullptr) return false;
+  const auto owner = lives.find(tablet->owner);
+  return owner != lives.end() && !owner->second.has_ended && owner->second.is_serving;
+}
+
+std::set<std::int64_t> World::all_keys() const {
+  std::set<std::int64_t> keys;
+  for (std::uint32_t key = 0; key < shape.keys; ++key) keys.insert(key);
+  return keys;
+}
+
+void World::lose(const std::set<std::int64_t>& keys, Time durable) {
+  for (const std::int64_t key : keys) {
+    Key& known = keys_[static_cast<std::size_t>(key)];
+    ++known.losses;
+    known.newest = 0;
+    known.values.clear();
+  }
+  losses_.push_back({history.events().size(), keys, durable});
+}
+
+// Completions come before the data are in memory, by what the memory model allows. A server that
+// lives has them until it dies, too.
 void World::battery_saves() {
-  if (!std::exchange(has_saved_, true)) events_before_saved_ = history.events().size();
   const Options& store = shape.store;
-  if (store.replication == Replication::kTailwind && store.durability != Durability::kFlush)
-    forgets_completed_ = true;
+  const bool forgets_completed =
+      store.replication == Replication::kTailwind && store.durability != Durability::kFlush;
+  if (!forgets_completed && !has_any(options, {Fault::disk_rot})) return;
+  const Time usual_delay = fabric::sim::MemoryModel::weak().max_delay_ns;
+  const Time since = cluster->now() - std::max(options.memory.max_delay_ns, usual_delay);
+  lose(all_keys(), has_any(options, {Fault::disk_rot}) ? -1 : std::max<Time>(0, since));
+  for (Key& key : keys_) key.has_forgotten = true;
 }
 
-bool World::may_lack_saved() const {
-  const FaultCounters& faults = cluster->fault_counters();
-  const bool flips_bits = faults.reached[static_cast<std::size_t>(Fault::disk_rot)] != 0;
-  return forgets_completed_ || (has_saved_ && flips_bits);
+// The coordinator reaches a salvage before the tablets have new owners, so nobody has an answer
+// from them yet.
+void World::note_losses() {
+  const auto found = cluster->branches().find("tailwind/salvaged");
+  const std::uint64_t salvages = found == cluster->branches().end() ? 0 : found->second;
+  if (salvages == std::exchange(salvages_, salvages)) return;
+  std::set<std::int64_t> keys;
+  for (std::uint32_t key = 0; key < shape.keys; ++key)
+    if (!is_served(key)) keys.insert(key);
+  lose(keys, -1);
 }
 
-bool World::may_forget() const { return may_lack_saved() || has_salvaged(); }
+void World::note_moment(Server& server) {
+  if (!at_cleaning && !at_roll) return;
+  Life& life = lives[server.id()];
+  const std::uint64_t survivors = server.log().cleaner_counters().survivors;
+  const bool has_moved = survivors > life.survivors.value_or(survivors);
+  life.survivors = survivors;
+  if (at_cleaning && has_moved) std::exchange(at_cleaning, nullptr)(server.id().node);
+  const std::uint32_t end = server.log().end().end;
+  if (at_roll && end + shape.most_value > shape.store.segment_bytes)
+    std::exchange(at_roll, nullptr)(server.id().node);
+}
 
-std::size_t World::events_to_judge() const {
-  std::size_t events = history.events().size();
-  if (may_lack_saved()) events = std::min(events, events_before_saved_);
-  if (has_salvaged()) events = std::min(events, events_before_salvage_);
-  return events;
+void World::check_lost() {
+  for (const ServerId dead : waiting_for_data) {
+    if (has_bad_disks(options) || lives[dead].may_lack) continue;
+    violation("loss", "the log of " + to_string(dead) +
+                          " lacks data, though no more servers died than the store survives" +
+                          describe());
+  }
 }
 
 void World::check() {
   outcome.info += open_.size();
-  if (has_salvaged() && !may_miss())
-    violation("loss", "a log was salvaged, though no more servers died than the store survives" +
-                          describe());
-  check::History judged;
-  judged.header = history.header;
-  for (std::size_t i = 0; i < events_to_judge(); ++i) judged.append(history.events()[i]);
-  fuzz::judge(outcome, options, judged, "kv", cluster->now());
+  fuzz::judge(outcome, options, with_losses(history, losses_), "kv", cluster->now());
 }
 
 }  // namespace pyrdma::tailwind::scenario

@@ -18,37 +18,11 @@
 #include "systems/tailwind/bugs.h"
 #include "systems/tailwind/client/client.h"
 #include "systems/tailwind/coordinator/coordinator.h"
+#include "systems/tailwind/fuzz/losses.h"
+#include "systems/tailwind/fuzz/shape.h"
 #include "systems/tailwind/server.h"
 
 namespace pyrdma::tailwind::scenario {
-
-inline constexpr std::array<std::string_view, 3> kPresetNames{"ramcloud", "tailwind", "flush"};
-
-/// What the seed decides for all nodes.
-struct Shape {
-  explicit Shape(const fuzz::Options& options);
-  Options store;
-  NodeId first_client = 0;  // the clients are the last nodes
-  std::uint32_t keys = 0;
-  std::uint32_t window = 0;      // operations in flight of a client
-  std::uint32_t most_value = 0;  // bytes
-  /// A server dies when all is over: the others must have all that it has.
-  bool has_last_crash = false;
-  /// All servers lose power at once, and batteries save their memory.
-  bool has_outage = false;
-};
-
-/// An operation of a client's plan.
-struct Planned {
-  std::uint32_t id = 0;  // over all nodes; also the value that a write stores
-  Opcode opcode = Opcode::kRead;
-  std::uint32_t key = 0, bytes = 0;
-  Time pause = 0;
-};
-
-bool has_any(const fuzz::Options& options, std::initializer_list<Fault> faults);
-/// What was durable may be gone.
-bool has_bad_disks(const fuzz::Options& options);
 
 struct World {
   World(fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& faults);
@@ -60,7 +34,8 @@ struct World {
   struct Open {
     Planned op;
     std::int32_t process = 0;
-    std::uint64_t floor = 0;  // the newest version of the key when the operation began
+    std::uint64_t floor = 0;   // the newest version of the key when the operation began
+    std::uint32_t losses = 0;  // of the key, by then
   };
   /// Returns the number of the operation.
   std::uint64_t begin(const Planned& op);
@@ -79,6 +54,8 @@ struct World {
   /// What a server or the coordinator says of itself, from time to time.
   void note(Server& server);
   void note(Coordinator& coordinator);
+  /// Tells at_cleaning and at_roll of what the server does. Often.
+  void note_moment(Server& server);
   /// Servers that have died and whose data the others may not have yet.
   std::uint32_t unsettled() const;
   /// No life is unsettled, and every server's node has one that serves.
@@ -96,16 +73,17 @@ struct World {
   /// More servers have died than the store survives: data may be gone, and then they are not
   /// served.
   bool may_lose = false;
-  /// A battery saves memory: from now on clients may be told of a past that is gone.
+  /// A battery saves memory. Changes whose completion had come may be missing there; and a bit that
+  /// flips in what it has saved looks like the end of a write that was torn.
   void battery_saves();
   /// The store may lack what it needs to be whole.
   bool may_miss() const { return may_lose || has_bad_disks(options); }
-  /// The store has given up what it could not find.
-  bool has_salvaged() const;
-  /// What clients were told may be gone. A bit that flips in a saved buffer looks like the end of
-  /// a write that was torn.
-  bool may_forget() const;
+  /// Whether a server with a lease has the key.
+  bool is_served(std::uint32_t key) const;
+  bool has_cleaned() const { return cluster->branches().contains("tailwind/cleaned"); }
   std::string describe() const;
+  /// Whoever waits for data waits for a log that may lack some.
+  void check_lost();
   void check();
 
   fuzz::Options& options;
@@ -119,15 +97,21 @@ struct World {
   std::vector<bool> is_done;                // by client
   check::History history;
   bool is_over = false;
-  bool reads_all = false;   // the first client reads all keys
-  bool is_stalled = false;  // data may be gone, and the store waits for them
-  /// Called with the server of the next answer, if it is set.
-  std::function<void(NodeId)> at_answer;
+  bool reads_all = false;  // the first client reads all keys
+  /// Data may be gone, and the store waits for them: the first client reads what is served.
+  bool is_stalled = false;
+  std::uint64_t table = 0;  // its number; 0: not known yet
+  /// Called with the server of the next answer or write, with the next one whose cleaner has moved
+  /// all that is of use in segments, and with the next one whose head is almost full, if they are
+  /// set.
+  std::function<void(NodeId)> at_answer, at_write, at_cleaning, at_roll;
   std::set<NodeId> down;  // nodes that are killed and not up again
   std::string coordinator_problem;
+  std::vector<ServerId> waiting_for_data;  // dead servers whose logs are not whole
 
   struct Life {
     bool has_ended = false, is_settled = false, is_saved = false;
+    bool may_lack = false;  // so many have ended with it that its log may lack data
     bool is_serving = false, is_whole = false;
     std::uint64_t epoch = 0;
     // Replicas in its buffers, and those of servers that have ended, by server.
@@ -136,24 +120,31 @@ struct World {
     std::uint64_t to_replace = 0;     // replicas of earlier lives, which their primaries make anew
     std::vector<std::uint64_t> logs;  // of which it has replicas
     std::vector<std::uint64_t> inherited_logs;  // and has had them when it began
+    std::optional<std::uint64_t> survivors;     // segments that its cleaner has made
+    // After the faults: the replicas that its log has, and those of others that it has, by server.
+    std::uint64_t held = 0;
+    std::map<ServerId, std::uint64_t> replicas;
   };
   std::map<ServerId, Life> lives;
   ClusterView view;  // the coordinator's
   std::string recoveries;
 
  private:
-  /// Bits have flipped in what a battery has saved, or that lacked data whose completion had come.
-  bool may_lack_saved() const;
-  /// How many events of the history were there before anything could be forgotten.
-  std::size_t events_to_judge() const;
-  bool has_saved_ = false, forgets_completed_ = false;
-  std::size_t events_before_saved_ = 0, events_before_salvage_ = 0;
+  /// A log was salvaged, or the bits of saved memory have flipped.
+  void note_losses();
+  void lose(const std::set<std::int64_t>& keys, Time durable);
+  std::set<std::int64_t> all_keys() const;
+  const Tablet* tablet_of(std::uint32_t key) const;
   void settle();
   struct Key {
     std::uint64_t newest = 0;                      // version that a client has seen
     std::map<std::uint64_t, std::int64_t> values;  // of versions
+    std::uint32_t losses = 0;                      // after which the versions begin again
+    bool has_forgotten = false;                    // or may forget later what was seen since
   };
   std::vector<Key> keys_;
+  std::vector<Loss> losses_;
+  std::uint64_t salvages_ = 0;  // that have been seen
   std::map<std::uint64_t, Open> open_;
   std::set<std::int32_t> free_processes_;
   std::int32_t processes_ = 0;

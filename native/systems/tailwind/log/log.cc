@@ -4,13 +4,18 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/error.h"
+#include "systems/tailwind/rpc/messages.h"
 
 namespace pyrdma::tailwind {
 
-Log::Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity)
-    : memory_(memory), id_(id), capacity_(capacity) {}
+Log::Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity, std::uint64_t first)
+    : memory_(memory), id_(id), capacity_(capacity), next_(first) {}
 
 std::unique_ptr<Segment> Log::make(std::uint64_t number, std::uint32_t keeps_free) {
+  if (number >= Position::kSegments)
+    throw Error(ErrorCode::kExhausted, "tailwind: log " + std::to_string(id_) +
+                                           " has no numbers left for segments; restart its server");
   auto made = std::make_unique<Segment>(memory_, id_, number, capacity_);
   made->keeps_free = keeps_free;
   EntryHeader header;

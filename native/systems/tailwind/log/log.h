@@ -21,8 +21,10 @@ namespace pyrdma::tailwind {
 
 class Log {
  public:
-  /// Segments have `capacity` B.
-  Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity = Segment::kCapacity);
+  /// Segments have `capacity` B, and numbers from `first` on. A function that makes one throws
+  /// Error(kExhausted) when it would have the number Position::kSegments.
+  Log(LogMemory& memory, std::uint64_t id, std::uint32_t capacity = Segment::kCapacity,
+      std::uint64_t first = 1);
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
@@ -69,7 +71,7 @@ class Log {
   LogMemory& memory_;
   std::uint64_t id_;
   std::uint32_t capacity_;
-  std::uint64_t next_ = 1;  // number of the next segment
+  std::uint64_t next_;  // number of the next segment
   std::map<std::uint64_t, std::unique_ptr<Segment>> segments_;
   Segment *head_ = nullptr, *prepared_ = nullptr;
 };

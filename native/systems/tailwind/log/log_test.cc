@@ -5,9 +5,11 @@
 
 #include <string>
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "systems/tailwind/log/replica_test.h"
 #include "systems/tailwind/log/scan.h"
+#include "systems/tailwind/rpc/messages.h"
 
 namespace pyrdma::tailwind {
 namespace {
@@ -150,6 +152,25 @@ TEST(TailwindLog, WithoutMemoryThereIsNoNextHead) {
   EXPECT_EQ(primary.log.prepare(), nullptr);
   primary.log.free(1);
   EXPECT_NE(primary.log.prepare(), nullptr);
+}
+
+TEST(TailwindLog, TheLastSegmentHasTheLastNumberOfAPosition) {
+  Bytes room(16 * std::size_t{LogMemory::kSeglet});
+  LogMemory memory(room);
+  Log log(memory, 42, kSmall, Position::kSegments - 2);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(log.prepare(), nullptr);
+    log.advance();
+  }
+  const Position last{log.head()->id(), kSmall};
+  EXPECT_GT(last.word(), (Position{log.head()->id() - 1, kSmall}).word());
+  try {
+    log.prepare();
+    FAIL() << "no number is left";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kExhausted);
+  }
+  EXPECT_THROW(log.make_survivor(), Error);
 }
 
 TEST(TailwindLog, ADigestOfAWrongLengthIsNone) {

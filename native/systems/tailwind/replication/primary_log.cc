@@ -25,7 +25,7 @@ PrimaryLog::PrimaryLog(Transport& transport, const Options& options, Bugs bugs)
       mutex_(env_),
       rng_(env_.rng("tailwind/placement/" + std::to_string(self_.life))),
       awaits_group_until_(env_.now() + 10 * options.call_timeout),
-      log_(memory_, self_.number(), options.segment_bytes),
+      log_(memory_, self_.number(), options.segment_bytes, options.first_segment),
       order_(*this, options.replicas, bugs) {
   const std::uint32_t most = env_.device().capabilities().max_completions;
   completions_ = env_.device().create_completion_queue(
@@ -57,6 +57,11 @@ ReplicationCounters PrimaryLog::counters() {
 std::uint64_t PrimaryLog::used_bytes() {
   const std::lock_guard<Mutex> lock(mutex_);
   return std::uint64_t{memory_.seglets() - memory_.free_seglets()} * memory_.seglet();
+}
+
+std::size_t PrimaryLog::replicas() {
+  const std::lock_guard<Mutex> lock(mutex_);
+  return held_.size();
 }
 
 // ---- the log ----

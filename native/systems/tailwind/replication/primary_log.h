@@ -95,6 +95,8 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   ReplicationCounters counters();
   /// Bytes of memory in use.
   std::uint64_t used_bytes();
+  /// Replicas that it has asked backups for, and has not freed.
+  std::size_t replicas();
   /// Costs a look at each segment.
   CleanerCounters cleaner_counters();
   /// Bytes of a recovery's objects that the log still takes. The rest is for the updates of those

@@ -121,6 +121,7 @@ void PrimaryLog::compacted(std::unique_ptr<Segment> segment) {
   const std::uint64_t number = segment->id();
   compacted_[number] = {std::move(segment), end_of_log()};
   ++cleaner_counters_.compactions;
+  env_.reached("tailwind/compacted");
   step();
 }
 
@@ -215,6 +216,7 @@ void PrimaryLog::go_on_cleaning() {
   }
   if (std::ranges::any_of(job.cleaned, [&](auto each) { return beside_.contains(each); })) return;
   ++cleaner_counters_.cleanings;
+  env_.reached("tailwind/cleaned");
   wants_room_ = false;
   cleaning_.reset();
 }

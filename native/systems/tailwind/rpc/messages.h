@@ -19,6 +19,8 @@ struct Position {
   std::uint64_t segment = 0;
   std::uint32_t end = 0;
   auto operator<=>(const Position&) const = default;
+  /// The numbers of a log's segments are lower.
+  static constexpr std::uint64_t kSegments = std::uint64_t{1} << 40;
   /// One word with the same order, for atomics. Segments have at most 16 MiB.
   std::uint64_t word() const { return segment << 24 | end; }
 };
@@ -46,6 +48,9 @@ struct ListedServer {
 };
 /// What the coordinator tells all servers and clients.
 struct ClusterView {
+  /// Epochs are lower: a version has 24 bits for the epoch of its server, and 40 beside them.
+  static constexpr std::uint64_t kEpochs = std::uint64_t{1} << 24;
+  static constexpr int kVersionBits = 40;
   std::uint64_t epoch = 0;  // grows with each change
   std::vector<ListedServer> servers;
   std::vector<Tablet> tablets;
