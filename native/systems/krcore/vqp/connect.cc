@@ -199,17 +199,23 @@ ConnectResult Service::place(Vqp& v) {
 ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   if (!env_.device().capabilities().dc) {
     const Attempts& attempts = attempts_[node];
-    const std::uint32_t before = attempts.ended;
-    want_reliable(v.pool.load(std::memory_order_acquire)->core, node);
+    const Time deadline = env_.now() + kReliableMade;
     const auto is_placed = [&] {
       const SendLock lock(v);
       if (v.node == node && v.qp == nullptr) adopt(v, lock.pool->reliable_to(node));
       return v.qp != nullptr;
     };
-    env_.poll_until([&] { return is_placed() || attempts.ended != before || has_ended(); },
-                    env_.now() + kReliableMade);
-    failure_.check();
-    if (is_placed()) return ConnectResult::kConnected;
+    bool is_made = true;
+    while (is_made && env_.now() < deadline) {
+      const std::uint32_t before = attempts.ended;
+      want_reliable(v.pool.load(std::memory_order_acquire)->core, node);
+      env_.poll_until([&] { return is_placed() || attempts.ended != before || has_ended(); },
+                      deadline);
+      failure_.check();
+      if (is_placed()) return ConnectResult::kConnected;
+      // A connection that was made may have failed before it was placed, or is another core's.
+      is_made = attempts.ended != before && attempts.last == Made::kConnection;
+    }
     return attempts.last == Made::kNoRoom ? ConnectResult::kNoRoom : ConnectResult::kUnknownNode;
   }
   Destination to;
