@@ -27,24 +27,39 @@ void check_name(const Scenario& scenario, const std::string& what, const std::st
                                                " are " + (names.empty() ? "none" : names));
 }
 
-bool can_have(const Scenario& scenario, Fault fault) {
-  return scenario.faults.empty() ||
-         std::ranges::find(scenario.faults, fault) != scenario.faults.end();
+/// Returns why the scenario cannot have the fault; null if it can.
+const FaultsLeftOut* why_not(const Scenario& scenario, Fault fault) {
+  const auto found = std::ranges::find_if(scenario.left_out, [fault](const FaultsLeftOut& each) {
+    return std::ranges::find(each.faults, fault) != each.faults.end();
+  });
+  return found == scenario.left_out.end() ? nullptr : &*found;
 }
 
 void check_faults(const Scenario& scenario, const Options& options) {
   for (const Fault fault : options.asked) {
-    if (can_have(scenario, fault)) continue;
+    const FaultsLeftOut* const left_out = why_not(scenario, fault);
+    if (left_out == nullptr) continue;
     std::string kinds;
-    for (const Fault each : scenario.faults)
+    for (const Fault each : scenario.faults())
       (kinds += kinds.empty() ? "" : ", ") += fault_info(each).key;
     throw Error(ErrorCode::kInvalidArgument,
                 "scenario " + std::string(scenario.name) + " cannot have the fault " +
-                    std::string(fault_info(fault).key) + "; it can have " + kinds);
+                    std::string(fault_info(fault).key) + ": " + std::string(left_out->reason) +
+                    "; it can have " + kinds);
   }
 }
 
 }  // namespace
+
+std::vector<Fault> Scenario::faults() const {
+  std::vector<Fault> all;
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    if (fault_info(fault).draw != FaultDraw::kMemory && why_not(*this, fault) == nullptr)
+      all.push_back(fault);
+  }
+  return all;
+}
 
 bool Options::keeps(std::uint32_t id) const {
   return !kept || std::ranges::any_of(*kept, [id](const OperationRange& range) {
@@ -83,7 +98,7 @@ const Scenario& scenario_named(std::span<const Scenario> all, std::string_view n
 
 FaultOptions limited(const Scenario& scenario, FaultOptions drawn) {
   for (std::size_t i = 0; i < kFaults; ++i) {
-    if (!can_have(scenario, static_cast<Fault>(i))) drawn.settings[i].rate = 0;
+    if (why_not(scenario, static_cast<Fault>(i)) != nullptr) drawn.settings[i].rate = 0;
   }
   return drawn;
 }

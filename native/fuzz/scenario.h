@@ -99,6 +99,15 @@ struct CheckShare {
   double least = 0;
 };
 
+/// Kinds of faults that a scenario cannot have, and what in its contract leaves them out.
+struct FaultsLeftOut {
+  std::vector<Fault> faults;
+  std::string_view reason;
+};
+inline const std::vector<Fault> kDiskFaults{
+    Fault::disk_torn,     Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
+    Fault::disk_io_error, Fault::disk_full,       Fault::disk_slow,        Fault::disk_lies};
+
 struct Scenario {
   std::string_view name;
   std::string_view title;
@@ -106,8 +115,7 @@ struct Scenario {
   Outcome (*run)(const Options& options);
   std::vector<std::string_view> mutations;
   std::vector<std::string_view> presets = {};
-  /// The kinds of faults that it can have; a random choice is limited to them. Empty: all.
-  std::vector<Fault> faults = {};
+  std::vector<FaultsLeftOut> left_out = {};
   /// The rare branches (Env::reached) that random runs must take.
   std::vector<std::string_view> branches = {};
   NodeId most_nodes = 32;
@@ -119,6 +127,10 @@ struct Scenario {
   /// The most nodes and operations that a seed draws.
   NodeId usual_nodes = 6;
   std::uint32_t usual_operations = 10'000;
+
+  /// Returns the kinds of faults that it can have: all that are not left out, without those that
+  /// the memory model decides.
+  std::vector<Fault> faults() const;
 };
 
 /// Returns the scenarios that belong to no system.

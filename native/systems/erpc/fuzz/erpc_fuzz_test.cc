@@ -41,7 +41,7 @@ TEST(ErpcFuzz, RequestsKeepTheirPropertiesUnderFaults) {
   EXPECT_GT(sums.late_crashes, kRpcSeeds / 20) << "crashes after 50 operations";
   EXPECT_GT(sums.restarts, kRpcSeeds / 20);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  for (const Fault fault : rpcs().faults)
+  for (const Fault fault : rpcs().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : rpcs().branches)
     EXPECT_GE(sums.branches.at(branch), fuzz::search_factor() > 1 ? 100U : 1U) << branch;

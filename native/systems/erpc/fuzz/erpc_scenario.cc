@@ -14,42 +14,14 @@ namespace sim = fabric::sim;
 using scenario::Node;
 using scenario::World;
 
-// What datagrams and threads may meet. Not part of RPCs are disks, one-sided operations and their
-// connections (ack_loss, placement_reorder, torn_crash, region_revoked, dc_storm, late_completion,
-// and those of the memory). A request that is wrong before the post (malformed) sends other bytes.
-// An endpoint whose completion queue overruns (cq_overrun) ends with an error: overrun_test.cc.
-const std::vector<Fault> kFaultsOfRpc{Fault::loss,
-                                      Fault::loss_burst,
-                                      Fault::duplicate,
-                                      Fault::reorder,
-                                      Fault::delay,
-                                      Fault::clog,
-                                      Fault::corruption,
-                                      Fault::cache_miss,
-                                      Fault::queue_full,
-                                      Fault::qp_error,
-                                      Fault::rnr,
-                                      Fault::pause,
-                                      Fault::preemption,
-                                      Fault::clock_skew,
-                                      Fault::clock_jump,
-                                      Fault::crash,
-                                      Fault::host_crash,
-                                      Fault::battery_crash,
-                                      Fault::number_reuse,
-                                      Fault::partition,
-                                      Fault::isolation,
-                                      Fault::partition_partial,
-                                      Fault::partition_one_way,
-                                      Fault::partition_flapping,
-                                      Fault::slow_node,
-                                      Fault::buffer_overflow,
-                                      Fault::pause_storm,
-                                      Fault::memory_pressure,
-                                      Fault::coordinator_down,
-                                      Fault::nic_failure,
-                                      Fault::number_collision,
-                                      Fault::noisy_neighbour};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRpc{
+    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
+      Fault::region_revoked},
+     "RPCs use datagrams: no one-sided operation has a target"},
+    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
+    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
+    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
+    {fuzz::kDiskFaults, "RPCs store nothing"}};
 
 /// A node that is killed unwinds: its calls have no end.
 struct Ending {
@@ -87,7 +59,7 @@ void raise_loss(fuzz::Options& options) {
 void calm_down(fuzz::Options& options) {
   const scenario::Shape shape = scenario::draw_shape(options);
   if (!shape.is_steady || !options.asked.empty()) return;
-  for (const Fault fault : kFaultsOfRpc) {
+  for (const Fault fault : rpc_scenario().faults()) {
     const bool ends_endpoints = fault == Fault::crash || fault == Fault::host_crash ||
                                 fault == Fault::battery_crash || fault == Fault::memory_pressure;
     const bool is_harmless =
@@ -126,7 +98,7 @@ fuzz::Scenario rpc_scenario() {
           run_rpcs,
           {kBugNames.begin(), kBugNames.end()},
           {kPresetNames.begin(), kPresetNames.end()},
-          kFaultsOfRpc,
+          kLeftOutOfRpc,
           {"erpc/answer_again",
            "erpc/answer_of_older_request",
            "erpc/answer_out_of_order",

@@ -55,7 +55,7 @@ TEST(KrcoreFuzz, ServicesKeepTheirPropertiesUnderFaults) {
   if (fuzz::kSlowed) return;
   EXPECT_GT(sums.late_crashes, kServiceSeeds / 10) << "crashes after 50 operations";
   EXPECT_EQ(fuzz::checks_too_rare(services(), sums), "");
-  for (const Fault fault : services().faults)
+  for (const Fault fault : services().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : services().branches)
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;

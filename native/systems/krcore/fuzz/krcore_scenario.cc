@@ -14,40 +14,14 @@ namespace {
 namespace sim = fabric::sim;
 using scenario::World;
 
-// A device that has no memory ends a service. Clocks that jump end leases early or late, which is
-// why the paper's leases need clocks that run evenly.
-const std::vector<Fault> kFaultsOfServices{Fault::loss,
-                                           Fault::loss_burst,
-                                           Fault::ack_loss,
-                                           Fault::duplicate,
-                                           Fault::reorder,
-                                           Fault::placement_reorder,
-                                           Fault::delay,
-                                           Fault::clog,
-                                           Fault::corruption,
-                                           Fault::cache_miss,
-                                           Fault::late_completion,
-                                           Fault::queue_full,
-                                           Fault::qp_error,
-                                           Fault::rnr,
-                                           Fault::pause,
-                                           Fault::preemption,
-                                           Fault::clock_skew,
-                                           Fault::crash,
-                                           Fault::host_crash,
-                                           Fault::torn_crash,
-                                           Fault::number_reuse,
-                                           Fault::partition,
-                                           Fault::isolation,
-                                           Fault::partition_partial,
-                                           Fault::partition_one_way,
-                                           Fault::partition_flapping,
-                                           Fault::slow_node,
-                                           Fault::buffer_overflow,
-                                           Fault::pause_storm,
-                                           Fault::number_collision,
-                                           Fault::noisy_neighbour,
-                                           Fault::dc_storm};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfServices{
+    {{Fault::clock_jump}, "leases need clocks that run evenly (section 4.2)"},
+    {{Fault::memory_pressure}, "a service that finds no memory ends"},
+    {{Fault::malformed}, "a request that is wrong before the post reads and writes other bytes"},
+    {{Fault::cq_overrun, Fault::region_revoked, Fault::nic_failure},
+     "what a host shares ends with its NIC"},
+    {{Fault::battery_crash}, "no memory outlives a host"},
+    {fuzz::kDiskFaults, "a service stores nothing"}};
 
 fuzz::Outcome run_services(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;
@@ -79,7 +53,7 @@ fuzz::Scenario service_scenario() {
       run_services,
       {kBugNames.begin(), kBugNames.end()},
       {},
-      kFaultsOfServices,
+      kLeftOutOfServices,
       {"krcore/asked_node", "krcore/meta_server_lost", "krcore/physical_failed",
        "krcore/queue_full", "krcore/reliable_made", "krcore/reliable_reclaimed", "krcore/reposted",
        "krcore/revived", "krcore/shared_lookup", "krcore/transferred", "krcore/peer_restarted",

@@ -3,15 +3,7 @@
 // LOCO assumes a static set of reliable peers on reliable connections, and that writes of one queue
 // pair are placed in order (sections 2.2 and A). So it must survive every fault that such a
 // connection hides. No node recovers from a crash: the others report it, and go on with what does
-// not need the dead node. These kinds are left out:
-// - placement_reorder: writes of one queue pair are placed in order.
-// - cq_overrun, qp_error, nic_failure, region_revoked: a connection that breaks while both nodes
-//   live stays lost. loco_store_cut has this case.
-// - malformed: a wrong request is a bug of the program.
-// - memory_pressure: a node without memory for its channels ends with an error before the run.
-// - corruption, dc_storm: no datagrams and no dynamic connections are used.
-// - number_reuse: no node is started again.
-// - the kinds of disks: nothing is stored on disks.
+// not need the dead node.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -21,36 +13,16 @@
 
 namespace pyrdma::loco {
 
-inline const std::vector<Fault> kFaultsOfLoco{Fault::loss,
-                                              Fault::loss_burst,
-                                              Fault::ack_loss,
-                                              Fault::duplicate,
-                                              Fault::reorder,
-                                              Fault::delay,
-                                              Fault::clog,
-                                              Fault::cache_miss,
-                                              Fault::late_completion,
-                                              Fault::queue_full,
-                                              Fault::rnr,
-                                              Fault::torn_crash,
-                                              Fault::pause,
-                                              Fault::preemption,
-                                              Fault::clock_skew,
-                                              Fault::clock_jump,
-                                              Fault::crash,
-                                              Fault::host_crash,
-                                              Fault::battery_crash,
-                                              Fault::partition,
-                                              Fault::isolation,
-                                              Fault::partition_partial,
-                                              Fault::partition_one_way,
-                                              Fault::partition_flapping,
-                                              Fault::slow_node,
-                                              Fault::buffer_overflow,
-                                              Fault::pause_storm,
-                                              Fault::coordinator_down,
-                                              Fault::number_collision,
-                                              Fault::noisy_neighbour};
+inline const std::vector<fuzz::FaultsLeftOut> kLeftOutOfLoco{
+    {{Fault::placement_reorder}, "writes of one queue pair are placed in order (section 2.2)"},
+    {{Fault::cq_overrun, Fault::qp_error, Fault::nic_failure, Fault::region_revoked},
+     "a connection that breaks while both nodes live stays lost: loco_store_cut has this case"},
+    {{Fault::malformed}, "a request that is wrong before the post is a bug of the program"},
+    {{Fault::memory_pressure}, "a node without memory for its channels ends before the run"},
+    {{Fault::corruption}, "no datagrams are used"},
+    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
+    {{Fault::number_reuse}, "no node is started again"},
+    {fuzz::kDiskFaults, "nothing is stored on disks"}};
 
 /// Keeps the times without a way between two nodes shorter than the retries of a connection, which
 /// come once per millisecond and eight times. Otherwise two nodes lose each other.

@@ -38,7 +38,7 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   EXPECT_GT(sums.late_crashes, kLocoSeeds / 20) << "crashes after 50 operations";
   EXPECT_EQ(fuzz::checks_too_rare(channels(), sums), "");
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  std::vector<Fault> kinds = channels().faults;
+  std::vector<Fault> kinds = channels().faults();
   kinds.insert(kinds.end(), {Fault::late_placement, Fault::torn_read, Fault::late_source});
   for (const Fault fault : kinds) {
     if (fault == Fault::torn_crash) continue;  // takes thousands of crashes: FuzzFault has them

@@ -83,7 +83,7 @@ fuzz::Scenario channels_scenario() {
           .run = [](const fuzz::Options& options) { return run_channels(options, false); },
           .mutations = {kBugNames.begin(), kBugNames.end()},
           .presets = {kPresetNames.begin(), kPresetNames.end()},
-          .faults = kFaultsOfLoco,
+          .left_out = kLeftOutOfLoco,
           .branches = {"channel/join again",
                        "channel/subset",
                        "fence/mark after a write",
@@ -122,7 +122,7 @@ fuzz::Scenario locks_scenario() {
           .run = [](const fuzz::Options& options) { return run_channels(options, true); },
           .mutations = {"release_without_fence", "host_adds_by_cpu"},
           .presets = {kPresetNames.begin(), kPresetNames.end()},
-          .faults = kFaultsOfLoco,
+          .left_out = kLeftOutOfLoco,
           .branches = {"lock/back-off", "lock/hand-over", "lock/hand-over before placement",
                        "lock/last hand-over", "lock/words on the NIC"},
           .checks = {{"mutex", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};

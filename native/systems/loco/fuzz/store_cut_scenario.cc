@@ -30,10 +30,23 @@ constexpr std::uint32_t kClients = 3;             // per node
 constexpr Time kWaitTimeout = 40 * kMillisecond;  // the retries last 8 ms, a report as long
 constexpr Time kRecovery = 10 * kSecond;          // of virtual time, for nodes that wait in turn
 
-// The faults that a reliable connection hides, without those that last as long as its retries.
-const std::vector<Fault> kFaultsOfCuts{Fault::loss,       Fault::ack_loss,       Fault::duplicate,
-                                       Fault::reorder,    Fault::cache_miss,     Fault::queue_full,
-                                       Fault::preemption, Fault::late_completion};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfCuts{
+    {{Fault::loss_burst, Fault::delay, Fault::clog, Fault::pause, Fault::clock_skew,
+      Fault::clock_jump, Fault::partition, Fault::isolation, Fault::partition_partial,
+      Fault::partition_one_way, Fault::partition_flapping, Fault::slow_node, Fault::buffer_overflow,
+      Fault::pause_storm, Fault::coordinator_down, Fault::noisy_neighbour},
+     "the scenario itself says which nodes lose each other, and when"},
+    {{Fault::crash, Fault::host_crash, Fault::battery_crash, Fault::torn_crash,
+      Fault::number_reuse},
+     "nobody dies"},
+    {{Fault::placement_reorder}, "writes of one queue pair are placed in order (section 2.2)"},
+    {{Fault::cq_overrun, Fault::qp_error, Fault::nic_failure, Fault::region_revoked},
+     "the scenario itself breaks connections"},
+    {{Fault::malformed}, "a request that is wrong before the post is a bug of the program"},
+    {{Fault::memory_pressure}, "a node without memory for its channels ends before the run"},
+    {{Fault::corruption}, "no datagrams are used"},
+    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
+    {fuzz::kDiskFaults, "nothing is stored on disks"}};
 
 /// Two nodes that lose each other, and when.
 struct Cut {
@@ -328,7 +341,7 @@ fuzz::Scenario store_cut_scenario() {
           .run = &run_cut,
           .mutations = {"unfenced"},
           .presets = {kPresetNames.begin(), kPresetNames.end()},
-          .faults = kFaultsOfCuts,
+          .left_out = kLeftOutOfCuts,
           .branches = {"store/lock in doubt", "store/removal of another node ended",
                        "store/torn slot", "store/key goes on after a cut"},
           .most_nodes = kMostNodes,

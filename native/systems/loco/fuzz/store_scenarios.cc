@@ -428,7 +428,7 @@ fuzz::Scenario store_scenario() {
           .run = &stores::run_store<stores::LocoSide>,
           .mutations = {"unfenced"},
           .presets = {kPresetNames.begin(), kPresetNames.end()},
-          .faults = kFaultsOfLoco,
+          .left_out = kLeftOutOfLoco,
           .branches = {"lock/hand-over", "lock/words on the NIC", "ring/torn message", "store/full",
                        "store/index locked", "store/slot used again", "store/stale index",
                        "store/torn slot", "store/tracker full"},
@@ -441,7 +441,7 @@ fuzz::Scenario sherman_scenario() {
           .title = "the model of Sherman: lookups and updates of few keys",
           .run = &stores::run_store<stores::ShermanSide>,
           .mutations = {"unfenced"},
-          .faults = kFaultsOfLoco,
+          .left_out = kLeftOutOfLoco,
           .checks = {{"kv", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
 }
 

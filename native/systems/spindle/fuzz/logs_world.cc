@@ -10,11 +10,8 @@
 #include "base/error.h"
 #include "fuzz/failing_syncs.h"
 #include "fuzz/fault_phase.h"
-#include "fuzz/simulation.h"
-#include "systems/spindle/fuzz/spindle_scenario.h"
 
-namespace pyrdma::spindle {
-namespace scenario {
+namespace pyrdma::spindle::scenario {
 
 namespace {
 
@@ -44,6 +41,7 @@ LogsWorld::LogsWorld(const fuzz::Options& options, fuzz::Outcome& outcome, fuzz:
       oracle_(count(), topic_,
               [this](const char* kind, const std::string& text) { violation(kind, text); }),
       is_rotten_(all_.size()),
+      is_cut_(all_.size()),
       views_files_(all_.size()),
       has_begun_(all_.size()),
       fails_(all_.size()),
@@ -191,10 +189,11 @@ std::unique_ptr<dds::DomainParticipant> LogsWorld::open(Env& env) {
                             std::string_view(error.what()).find(kLogName) != std::string_view::npos;
     if (!is_rotten_[node] || !is_refused) throw;
     env.reached("spindle/log_refused");
+    is_cut_[node] = true;  // also if the power fails before the next line ends
     participant = make(true);
-    oracle_.damaged(texts_of(*participant));
   }
-  is_rotten_[node] = false;
+  if (is_cut_[node]) oracle_.damaged(texts_of(*participant));
+  is_rotten_[node] = is_cut_[node] = false;
   return participant;
 }
 
@@ -385,64 +384,4 @@ void LogsWorld::finish(Env& env, dds::DomainParticipant& participant) {
   wait(env, participant, "the end of the others", [&] { return ended_ == count(); });
 }
 
-namespace {
-
-// A log is torn only if the power fails between a write and its sync, so half of the seeds tear
-// often. Faults that the user has named stay what they are.
-void tear_more(fuzz::Options& options) {
-  if (!options.asked.empty() || Rng(options.seed, -1, "fuzz spindle torn").below(2) == 0) return;
-  FaultOptions::Setting& torn = options.faults[Fault::disk_torn];
-  torn.rate = std::max(torn.rate, 0.5);
-}
-
-fuzz::Outcome run_logs(const fuzz::Options& wanted) {
-  fuzz::Outcome outcome;
-  fuzz::Options options = wanted;
-  tear_more(options);
-  // The faults last to the end: to end them would start the dead nodes.
-  constexpr Time kLimit = 100 * kSecond;
-  if (options.faults.heal_at == kForever) options.faults.heal_at = kLimit;
-  fuzz::FaultPhase phase(options, outcome);
-  options.profile.storage_write_us = std::max(options.profile.storage_write_us, 20.0);
-  LogsWorld world(options, outcome, phase);
-  options.nodes += 2;  // the driver and the client
-  fabric::sim::SimCluster cluster(fuzz::simulation_of(options, kLimit));
-  phase.attach(cluster);
-  if (options.events) cluster.record_events(&outcome.recorded);
-  world.run(cluster);
-  fuzz::fill_outcome(outcome, cluster);
-  outcome.checked = world.oracle().judged();
-  for (const auto& [check, count] : world.oracle().checks()) {
-    outcome.branches[check] += count;
-    outcome.made(check);
-  }
-  return outcome;
-}
-
-}  // namespace
-}  // namespace scenario
-
-fuzz::Scenario logs_scenario() {
-  return {
-      "spindle_logs",
-      "Spindle's logged topics while hosts lose power and start again",
-      scenario::run_logs,
-      {kLogBugNames.begin(), kLogBugNames.end()},
-      {},
-      // Faults that cost a group no member: the last round needs all of them.
-      {Fault::disk_torn, Fault::disk_slow, Fault::duplicate, Fault::reorder, Fault::cache_miss,
-       Fault::late_completion},
-      {"spindle/failed_opened", "spindle/joined_by_log", "spindle/log_cut", "spindle/log_refused",
-       "spindle/restart_refused", "spindle/restarted", "spindle/torn_log", "spindle/views_refused"},
-      8,
-      false,
-      2,
-      {{"spindle/judged_start", 0.8},
-       {"spindle/judged_restart", 0.75},
-       {"spindle/judged_agreed", 0.9},
-       {"spindle/judged_client", 0.9},
-       {"spindle/judged_join", 0.3},
-       {"spindle/judged_end", 1}}};
-}
-
-}  // namespace pyrdma::spindle
+}  // namespace pyrdma::spindle::scenario

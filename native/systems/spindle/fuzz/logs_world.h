@@ -76,6 +76,7 @@ class LogsWorld {
   bool is_filled_ = false;                              // the logs of the founders, at the begin
   fabric::sim::SimCluster* cluster_ = nullptr;
   std::vector<bool> is_rotten_;     // by node: its log may be refused
+  std::vector<bool> is_cut_;        // by node: its log was cut, of which the oracle has not heard
   std::vector<Bytes> views_files_;  // by node: as it is to be again
   std::vector<bool> has_begun_;     // by node: in this round
   std::vector<bool> fails_;         // by node: its next sync of a file

@@ -40,7 +40,7 @@ TEST(SpindleFuzz, GroupsKeepTheirPropertiesUnderFaults) {
   EXPECT_GT(sums.late_crashes, kGroupSeeds / 20) << "crashes after 50 operations";
   EXPECT_GT(sums.restarts, kGroupSeeds / 20);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  for (const Fault fault : groups().faults)
+  for (const Fault fault : groups().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : groups().branches)
     EXPECT_GE(sums.branches.at(branch), 1U) << branch;

@@ -46,7 +46,7 @@ TEST(TailwindFuzz, StoresKeepTheirPropertiesUnderFaults) {
   // Too few seeds for the counts below.
   if (fuzz::kSlowed) return;
   EXPECT_EQ(fuzz::checks_too_rare(stores(), sums), "");
-  for (const Fault fault : stores().faults)
+  for (const Fault fault : stores().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : stores().branches)
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;

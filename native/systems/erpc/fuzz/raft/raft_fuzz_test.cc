@@ -59,7 +59,7 @@ TEST(ErpcRaftFuzz, AGroupKeepsItsPropertiesUnderFaults) {
   EXPECT_GT(sums.restarts, kGroupSeeds);
   EXPECT_LE(sums.undecided, kGroupSeeds / 100);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  for (const Fault fault : groups().faults)
+  for (const Fault fault : groups().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 20U) << fault_info(fault).key;
   for (const std::string_view branch : groups().branches)
     EXPECT_GE(sums.branches.at(branch), 5U) << branch;

@@ -10,29 +10,20 @@ namespace pyrdma::erpc::raft {
 
 namespace {
 
-// Links may do all of these to messages; corruption is the business of RPCs. A disk may lose or
-// flip sectors of a minority. One that lies about a sync, or writes elsewhere, is not survived.
-const std::vector<Fault> kFaultsOfRaft{Fault::loss,
-                                       Fault::loss_burst,
-                                       Fault::duplicate,
-                                       Fault::reorder,
-                                       Fault::delay,
-                                       Fault::clog,
-                                       Fault::pause,
-                                       Fault::clock_skew,
-                                       Fault::clock_jump,
-                                       Fault::crash,
-                                       Fault::host_crash,
-                                       Fault::disk_torn,
-                                       Fault::disk_unreadable,
-                                       Fault::disk_rot,
-                                       Fault::disk_io_error,
-                                       Fault::disk_full,
-                                       Fault::partition,
-                                       Fault::isolation,
-                                       Fault::partition_partial,
-                                       Fault::partition_one_way,
-                                       Fault::partition_flapping};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRaft{
+    {{Fault::disk_misdirected, Fault::disk_lies},
+     "Raft needs what was synchronised; damage in a minority is found, these are not"},
+    {{Fault::battery_crash, Fault::number_reuse},
+     "memory does not outlive a process, and members keep their names"},
+    {{Fault::preemption, Fault::slow_node, Fault::disk_slow},
+     "the clock of a storm is its own: a pause stands for all that is slow"},
+    {{Fault::coordinator_down}, "a storm has no coordinator"},
+    {{Fault::ack_loss, Fault::placement_reorder, Fault::corruption, Fault::cache_miss,
+      Fault::late_completion, Fault::cq_overrun, Fault::queue_full, Fault::malformed,
+      Fault::qp_error, Fault::rnr, Fault::torn_crash, Fault::buffer_overflow, Fault::pause_storm,
+      Fault::memory_pressure, Fault::region_revoked, Fault::dc_storm, Fault::nic_failure,
+      Fault::number_collision, Fault::noisy_neighbour},
+     "a storm has links of messages, and no NIC"}};
 
 // A network may lose up to half of all messages.
 void raise_losses(fuzz::Options& options) {
@@ -79,7 +70,7 @@ fuzz::Scenario raft_scenario() {
       run_storm,
       {kBugNames.begin(), kBugNames.end()},
       {},
-      kFaultsOfRaft,
+      kLeftOutOfRaft,
       {"erpc/raft/append_before_log", "erpc/raft/configuration_put_right", "erpc/raft/ended_opened",
        "erpc/raft/failed_opened", "erpc/raft/leftover_not_acknowledged", "erpc/raft/member_failed",
        "erpc/raft/refused", "erpc/raft/repeated_put", "erpc/raft/snapshot_installed",

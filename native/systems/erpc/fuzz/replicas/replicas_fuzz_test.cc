@@ -46,7 +46,7 @@ TEST(ErpcReplicasFuzz, TheStoreKeepsItsPropertiesWhileItsNodesDie) {
   EXPECT_LE(sums.undecided, kReplicaSeeds / 40);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
   EXPECT_GT(sums.late_crashes, kReplicaSeeds) << "crashes after 50 operations";
-  for (const Fault fault : replicated().faults)
+  for (const Fault fault : replicated().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : replicated().branches)
     EXPECT_GE(sums.branches.at(branch), 1U) << branch;

@@ -13,43 +13,16 @@ namespace {
 
 using replicas::Client;
 
-// Disks that lose what was durable are the business of erpc_raft_group, and a device without memory
-// is that of `erpc`, which says what datagrams do not meet.
-const std::vector<Fault> kFaultsOfReplicas{Fault::loss,
-                                           Fault::loss_burst,
-                                           Fault::duplicate,
-                                           Fault::reorder,
-                                           Fault::delay,
-                                           Fault::clog,
-                                           Fault::corruption,
-                                           Fault::cache_miss,
-                                           Fault::queue_full,
-                                           Fault::qp_error,
-                                           Fault::rnr,
-                                           Fault::pause,
-                                           Fault::preemption,
-                                           Fault::clock_skew,
-                                           Fault::clock_jump,
-                                           Fault::crash,
-                                           Fault::host_crash,
-                                           Fault::battery_crash,
-                                           Fault::number_reuse,
-                                           Fault::disk_torn,
-                                           Fault::disk_io_error,
-                                           Fault::disk_full,
-                                           Fault::disk_slow,
-                                           Fault::partition,
-                                           Fault::isolation,
-                                           Fault::partition_partial,
-                                           Fault::partition_one_way,
-                                           Fault::partition_flapping,
-                                           Fault::slow_node,
-                                           Fault::buffer_overflow,
-                                           Fault::pause_storm,
-                                           Fault::coordinator_down,
-                                           Fault::nic_failure,
-                                           Fault::number_collision,
-                                           Fault::noisy_neighbour};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfReplicas{
+    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
+      Fault::region_revoked},
+     "RPCs use datagrams: no one-sided operation has a target"},
+    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
+    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
+    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
+    {{Fault::memory_pressure}, "a member that finds no memory ends"},
+    {{Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_lies},
+     "Raft needs what was synchronised: erpc_raft_group damages a minority"}};
 
 /// A node that is killed unwinds.
 struct Life {
@@ -151,7 +124,7 @@ fuzz::Scenario replicas_scenario() {
            "failed_append_kept", "truncation_forgotten", "compacted_before_snapshot",
            "vote_ignores_log", "acknowledges_leftovers", "runs_again", "renumbers_retry"},
           {},
-          kFaultsOfReplicas,
+          kLeftOutOfReplicas,
           {"erpc/raft/leftover_not_acknowledged", "erpc/raft/member_failed",
            "erpc/raft/repeated_put", "erpc/raft/session_made_again", "erpc/raft/snapshot_installed",
            "erpc/raft/snapshot_taken", "erpc/raft/truncated"},

@@ -39,7 +39,7 @@ TEST(ErpcStoreFuzz, HistoriesWithScansAreThoseOfAMap) {
   EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
   EXPECT_LE(sums.undecided, kMapSeeds / 50);
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
-  for (const Fault fault : stores().faults)
+  for (const Fault fault : stores().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : stores().branches)
     EXPECT_GE(sums.branches.at(branch), 1U) << branch;

@@ -19,38 +19,17 @@ namespace {
 
 using namespace store;
 
-// What datagrams and threads may meet. Node 0 is the store, in memory: so clients alone crash, and
-// a process without memory cannot go on. The faults that the scenario `erpc` leaves out are left
-// out here, too.
-const std::vector<Fault> kFaultsOfStore{Fault::loss,
-                                        Fault::loss_burst,
-                                        Fault::duplicate,
-                                        Fault::reorder,
-                                        Fault::delay,
-                                        Fault::clog,
-                                        Fault::corruption,
-                                        Fault::cache_miss,
-                                        Fault::queue_full,
-                                        Fault::qp_error,
-                                        Fault::rnr,
-                                        Fault::pause,
-                                        Fault::preemption,
-                                        Fault::clock_skew,
-                                        Fault::clock_jump,
-                                        Fault::crash,
-                                        Fault::number_reuse,
-                                        Fault::partition,
-                                        Fault::isolation,
-                                        Fault::partition_partial,
-                                        Fault::partition_one_way,
-                                        Fault::partition_flapping,
-                                        Fault::slow_node,
-                                        Fault::buffer_overflow,
-                                        Fault::pause_storm,
-                                        Fault::coordinator_down,
-                                        Fault::nic_failure,
-                                        Fault::number_collision,
-                                        Fault::noisy_neighbour};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfStore{
+    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
+      Fault::region_revoked},
+     "RPCs use datagrams: no one-sided operation has a target"},
+    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
+    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
+    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
+    {{Fault::host_crash, Fault::battery_crash},
+     "the store is in the memory of one node: its clients alone crash"},
+    {{Fault::memory_pressure}, "a client that finds no memory ends"},
+    {fuzz::kDiskFaults, "the store writes nothing to a disk"}};
 
 /// Node 0.
 class StoreNode {
@@ -371,7 +350,7 @@ fuzz::Scenario store_scenario() {
           run_store,
           {kStoreBugNames.begin(), kStoreBugNames.end()},
           {},
-          kFaultsOfStore,
+          kLeftOutOfStore,
           {"erpc/retransmission", "erpc/session_lost"},
           8,
           true,

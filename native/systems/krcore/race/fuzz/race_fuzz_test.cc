@@ -42,7 +42,7 @@ TEST(RaceFuzz, HistoriesAreLinearizableUnderFaults) {
   if (fuzz::kSlowed) return;
   EXPECT_GT(sums.late_crashes, kRaceSeeds / 4) << "crashes after 50 operations";
   EXPECT_GT(sums.restarts, kRaceSeeds / 4);
-  for (const Fault fault : races().faults)
+  for (const Fault fault : races().faults())
     EXPECT_GT(sums.faults.reached[static_cast<std::size_t>(fault)], 0U) << fault_info(fault).key;
   for (const std::string_view branch : races().branches)
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;

@@ -12,38 +12,15 @@ namespace pyrdma::krcore::race {
 
 namespace {
 
-// Clients send no messages, so datagrams and receives have no faults. The memory of a storage node
-// has no replica, so storage nodes do not die: the scenario itself ends clients.
-const std::vector<Fault> kFaultsOfRace{Fault::loss,
-                                       Fault::loss_burst,
-                                       Fault::ack_loss,
-                                       Fault::duplicate,
-                                       Fault::reorder,
-                                       Fault::placement_reorder,
-                                       Fault::delay,
-                                       Fault::clog,
-                                       Fault::cache_miss,
-                                       Fault::queue_full,
-                                       Fault::late_completion,
-                                       Fault::qp_error,
-                                       Fault::torn_crash,
-                                       Fault::pause,
-                                       Fault::preemption,
-                                       Fault::clock_skew,
-                                       Fault::clock_jump,
-                                       Fault::crash,
-                                       Fault::host_crash,
-                                       Fault::number_reuse,
-                                       Fault::partition,
-                                       Fault::isolation,
-                                       Fault::partition_partial,
-                                       Fault::partition_one_way,
-                                       Fault::partition_flapping,
-                                       Fault::slow_node,
-                                       Fault::buffer_overflow,
-                                       Fault::pause_storm,
-                                       Fault::number_collision,
-                                       Fault::noisy_neighbour};
+const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRace{
+    {{Fault::corruption, Fault::rnr, Fault::dc_storm},
+     "clients send no messages, and use no dynamic connections"},
+    {{Fault::malformed}, "a request that is wrong before the post reads and writes other bytes"},
+    {{Fault::cq_overrun, Fault::region_revoked, Fault::nic_failure},
+     "memory has no replica: a client that loses a storage node ends"},
+    {{Fault::battery_crash}, "the scenario itself ends clients: memory has no replica"},
+    {{Fault::memory_pressure}, "a node that finds no memory ends"},
+    {fuzz::kDiskFaults, "the table is in memory"}};
 
 fuzz::Outcome run_race(const fuzz::Options& wanted) {
   fuzz::Outcome outcome;
@@ -84,7 +61,7 @@ fuzz::Scenario race_scenario() {
           run_race,
           {kBugNames.begin(), kBugNames.end()},
           {},
-          kFaultsOfRace,
+          kLeftOutOfRace,
           {"race/CRC retry", "race/directory doubled", "race/duplicate removed",
            "race/insertion of another undone", "race/overflow bucket used",
            "race/split finished for another", "race/stale directory"},
