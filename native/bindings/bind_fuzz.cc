@@ -131,8 +131,14 @@ std::vector<std::string> texts(const std::vector<std::string_view>& views) {
 
 py::list kinds_of(const fuzz::Scenario& scenario) {
   FaultOptions all;
-  for (FaultOptions::Setting& setting : all.settings) setting.rate = 1;
-  return kinds_on(fuzz::limited(scenario, all));
+  for (const Fault fault : scenario.faults()) all[fault].rate = 1;
+  return kinds_on(all);
+}
+
+std::vector<std::string> branches_of(const fuzz::Scenario& scenario) {
+  std::vector<std::string> branches = texts(scenario.branches);
+  branches.insert(branches.end(), scenario.rarest.begin(), scenario.rarest.end());
+  return branches;
 }
 
 py::dict shares_of(const fuzz::Scenario& scenario) {
@@ -147,7 +153,7 @@ py::list list_scenarios(const std::vector<fuzz::Scenario>& scenarios) {
     all.append(py::dict(
         "name"_a = std::string(scenario.name), "title"_a = std::string(scenario.title),
         "mutations"_a = texts(scenario.mutations), "presets"_a = texts(scenario.presets),
-        "faults"_a = kinds_of(scenario), "branches"_a = texts(scenario.branches),
+        "faults"_a = kinds_of(scenario), "branches"_a = branches_of(scenario),
         "fewest_nodes"_a = scenario.fewest_nodes, "most_nodes"_a = scenario.most_nodes,
         "has_histories"_a = scenario.has_histories, "checks"_a = shares_of(scenario),
         "usual_nodes"_a = scenario.usual_nodes, "usual_operations"_a = scenario.usual_operations));

@@ -134,7 +134,8 @@ Outcome run(const Scenario& scenario, const Options& options) {
   Options possible = options;
   possible.faults = limited(scenario, options.faults);
   Outcome outcome = scenario.run(possible);
-  for (const std::string_view branch : scenario.branches) outcome.branches[branch] += 0;
+  for (const auto* branches : {&scenario.branches, &scenario.rarest})
+    for (const std::string_view branch : *branches) outcome.branches[branch] += 0;
   for (const CheckShare& share : scenario.checks)
     outcome.skipped(share.check, "the run ended before it");
   return outcome;

@@ -127,6 +127,8 @@ struct Scenario {
   /// The most nodes and operations that a seed draws.
   NodeId usual_nodes = 6;
   std::uint32_t usual_operations = 10'000;
+  /// Branches so rare that only a long search takes them.
+  std::vector<std::string_view> rarest = {};
 
   /// Returns the kinds of faults that it can have: all that are not left out, without those that
   /// the memory model decides.

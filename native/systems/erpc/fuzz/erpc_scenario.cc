@@ -104,7 +104,9 @@ fuzz::Scenario rpc_scenario() {
            "erpc/answer_out_of_order",
            "erpc/answer_without_client",
            "erpc/backlog",
+           "erpc/bad_address",
            "erpc/behind_wheel",
+           "erpc/client_denies_session",
            "erpc/client_silent",
            "erpc/connect_again",
            "erpc/connect_refused",
@@ -112,6 +114,7 @@ fuzz::Scenario rpc_scenario() {
            "erpc/management_of_older_endpoint",
            "erpc/no_credits",
            "erpc/no_handler",
+           "erpc/older_endpoint_ended",
            "erpc/older_request",
            "erpc/packet_again",
            "erpc/request_out_of_order",
@@ -137,7 +140,8 @@ fuzz::Scenario rpc_scenario() {
            {"session left", 0.99},
            {"wrong session", 0.05}},
           6,
-          4000};
+          4000,
+          {"erpc/connect_of_older_endpoint"}};
 }
 
 }  // namespace pyrdma::erpc

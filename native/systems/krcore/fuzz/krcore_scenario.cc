@@ -73,7 +73,12 @@ fuzz::Scenario service_scenario() {
        {"new regions", 0.3},
        {"old keys", 0.15},
        {"ended leases", 0.15},
-       {"peers end connections", 0.15}}};
+       {"peers end connections", 0.15}},
+      6,
+      10'000,
+      {"krcore/announcement_stale", "krcore/asked_for_registration", "krcore/no_way",
+       "krcore/port_anew", "krcore/reliable_of_last_life", "krcore/reply_reclaimed",
+       "krcore/stale_meta"}};
 }
 
 }  // namespace pyrdma::krcore

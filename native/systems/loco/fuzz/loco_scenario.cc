@@ -100,6 +100,7 @@ fuzz::Scenario channels_scenario() {
                        "queue/pop waits",
                        "queue/push waits",
                        "queue/ticket lost",
+                       "ring/change of caller",
                        "ring/full",
                        "ring/skip",
                        "runtime/dropped work",

@@ -423,17 +423,18 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
 }  // namespace stores
 
 fuzz::Scenario store_scenario() {
-  return {.name = "loco_store",
-          .title = "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
-          .run = &stores::run_store<stores::LocoSide>,
-          .mutations = {"unfenced"},
-          .presets = {kPresetNames.begin(), kPresetNames.end()},
-          .left_out = kLeftOutOfLoco,
-          .branches = {"lock/hand-over", "lock/words on the NIC", "ring/torn message", "store/full",
-                       "store/index locked", "store/slot used again", "store/stale index",
-                       "store/torn slot", "store/tracker full"},
-          .most_nodes = kMostNodes,
-          .checks = {{"kv", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
+  return {
+      .name = "loco_store",
+      .title = "LOCO's key-value store: lookups, insertions, updates and removals of few keys",
+      .run = &stores::run_store<stores::LocoSide>,
+      .mutations = {"unfenced"},
+      .presets = {kPresetNames.begin(), kPresetNames.end()},
+      .left_out = kLeftOutOfLoco,
+      .branches = {"lock/hand-over", "lock/words on the NIC", "ring/change of caller",
+                   "ring/torn message", "store/full", "store/index locked", "store/slot used again",
+                   "store/stale index", "store/torn slot", "store/tracker full"},
+      .most_nodes = kMostNodes,
+      .checks = {{"kv", 0.9}, {"end", 0.95}, {"after a crash", 0.12}}};
 }
 
 fuzz::Scenario sherman_scenario() {

@@ -104,10 +104,12 @@ fuzz::Scenario store_scenario() {
        "tailwind/log_freed_late", "tailwind/open_refused", "tailwind/recovery_repeated",
        "tailwind/replica_unreadable", "tailwind/port_anew", "tailwind/inherited_freed",
        "tailwind/sent_again", "tailwind/salvaged", "tailwind/version_raised", "tailwind/cleaned",
-       "tailwind/compacted"}};
+       "tailwind/compacted", "tailwind/connection_replaced", "tailwind/idle"}};
   scenario.most_nodes = 9;
   scenario.checks = {{"kv", 0.97}, {"whole", 0.8}, {"final reads", 0.8}};
   scenario.usual_nodes = 9;
+  scenario.rarest = {"tailwind/cut_replaced", "tailwind/log_without_begin", "tailwind/refused_late",
+                     "tailwind/replica_lost"};
   return scenario;
 }
 

@@ -64,22 +64,22 @@ fuzz::Outcome run_storm(const fuzz::Options& wanted) {
 }  // namespace
 
 fuzz::Scenario raft_scenario() {
-  return {
-      "erpc_raft_group",
-      "Raft: a group that is replaced member by member, on disks that fail",
-      run_storm,
-      {kBugNames.begin(), kBugNames.end()},
-      {},
-      kLeftOutOfRaft,
-      {"erpc/raft/append_before_log", "erpc/raft/configuration_put_right", "erpc/raft/ended_opened",
-       "erpc/raft/failed_opened", "erpc/raft/leftover_not_acknowledged", "erpc/raft/member_failed",
-       "erpc/raft/refused", "erpc/raft/repeated_put", "erpc/raft/snapshot_installed",
-       "erpc/raft/snapshot_taken", "erpc/raft/torn_log", "erpc/raft/truncated"},
-      7,
-      true,
-      2,
-      {{"equal states", 1}, {"exactly once", 1}},
-      5};
+  return {"erpc_raft_group",
+          "Raft: a group that is replaced member by member, on disks that fail",
+          run_storm,
+          {kBugNames.begin(), kBugNames.end()},
+          {},
+          kLeftOutOfRaft,
+          {"erpc/raft/append_before_log", "erpc/raft/configuration_put_right",
+           "erpc/raft/ended_opened", "erpc/raft/failed_opened",
+           "erpc/raft/leftover_not_acknowledged", "erpc/raft/member_failed", "erpc/raft/refused",
+           "erpc/raft/repeated_put", "erpc/raft/snapshot_installed", "erpc/raft/snapshot_taken",
+           "erpc/raft/torn_log", "erpc/raft/transfer_goes_on", "erpc/raft/truncated"},
+          7,
+          true,
+          2,
+          {{"equal states", 1}, {"exactly once", 1}},
+          5};
 }
 
 }  // namespace pyrdma::erpc::raft
