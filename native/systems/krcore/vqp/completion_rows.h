@@ -46,7 +46,28 @@ class CompletionRows {
   void pop_silent() {
     while (!empty() && front().is_silent()) ++begin_;
   }
-  void clear() { begin_ = end_; }
+  void clear() {
+    begin_ = end_;
+    failed_ = kNone;
+  }
+  /// A request has ended. None succeeds behind one that has failed, as on a real queue pair. It may
+  /// have: a long message may be read before completions are taken, and its receiver drops what
+  /// follows a lost message, which has left this node.
+  void end(std::uint64_t number, fabric::Status status) {
+    CompletionEntry& row = (*this)[number];
+    row.is_ready = true;
+    row.status = status;
+    if (status == fabric::Status::kSuccess) {
+      if (number > failed_) row.status = fabric::Status::kFlushed;
+      return;
+    }
+    if (number > failed_) return;
+    failed_ = number;
+    for (std::uint64_t later = number + 1; later < end_; ++later)
+      if ((*this)[later].is_ready) end(later, (*this)[later].status);
+  }
+  /// Since clear().
+  bool has_failed() const { return failed_ != kNone; }
   /// Returns the row's number.
   std::uint64_t push_back(CompletionEntry row) {
     reserve(1);
@@ -69,9 +90,11 @@ class CompletionRows {
     rows_ = std::move(more);
     places_ = places;
   }
+  static constexpr std::uint64_t kNone = ~0ULL;
   std::vector<CompletionEntry> rows_;
   std::size_t places_ = 0;  // a power of two
   std::uint64_t begin_ = 0, end_ = 0;
+  std::uint64_t failed_ = kNone;  // the oldest that has failed
 };
 
 }  // namespace pyrdma::krcore

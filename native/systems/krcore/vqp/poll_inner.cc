@@ -94,6 +94,7 @@ void Service::succeed(CorePool& pool, PhysicalQp& qp, const fabric::Completion& 
 std::uint32_t Service::end_silent(PhysicalQp& qp, Vqp& v, std::uint32_t most) {
   const std::uint16_t epoch = v.epoch.load(std::memory_order_relaxed);
   CompletionRows& rows = v.completions;
+  if (rows.has_failed()) return 0;
   std::uint32_t ended = 0;
   for (; ended < most && qp.under_way() != 0 && !rows.empty(); ++ended) {
     const Scope step(env_, scope::end_request);
@@ -162,9 +163,8 @@ void Service::await_read(Vqp& v, const Prepared& announcement) {
 void Service::complete(Vqp& v, std::uint64_t entry, Status status) {
   if (options_.bugs.has(Bug::kHeadReadyOnly)) entry = v.completions.begin();
   if (!v.completions.contains(entry)) return;
-  CompletionEntry& row = v.completions[entry];
-  row.is_ready = true;
-  row.status = status;
+  v.completions.end(entry, status);
+  const CompletionEntry& row = v.completions[entry];
   if (row.ticket != 0)
     std::erase_if(v.announced, [&](const Question& q) { return q.message.ticket == row.ticket; });
   const bool is_silent = row.is_silent();
@@ -194,10 +194,8 @@ void Service::fail_vqp(Vqp& v) {
   }
   // What waits for its receiver's READ has no other end.
   for (std::uint64_t number = v.completions.begin(); number != v.completions.end(); ++number) {
-    CompletionEntry& row = v.completions[number];
-    if (row.ticket == 0 || row.is_ready) continue;
-    row.is_ready = true;
-    row.status = Status::kFlushed;
+    const CompletionEntry& row = v.completions[number];
+    if (row.ticket != 0 && !row.is_ready) v.completions.end(number, Status::kFlushed);
   }
   if (v.transfer.stage != Transfer::kNone) v.transfer = {};
   v.announced.clear();
@@ -324,14 +322,10 @@ std::size_t Service::take_ready(Vqp& v, std::span<fabric::Completion> out) {
     const CompletionEntry row = v.completions.front();
     v.completions.pop_front();
     if (row.is_silent()) continue;
-    // What follows a lost message is lost, too, although it may have left this node before.
-    const bool is_message = row.opcode == fabric::Opcode::kSend;
-    const bool is_lost = is_message && v.has_lost_message && row.status == Status::kSuccess;
-    v.has_lost_message |= is_message && row.status != Status::kSuccess;
     fabric::Completion& wc = out[taken++];
     wc = {};
     wc.wr_id = row.wr_id;
-    wc.status = is_lost ? Status::kFlushed : row.status;
+    wc.status = row.status;
     wc.opcode = row.opcode;
     wc.qp_num = v.id.number();
   }

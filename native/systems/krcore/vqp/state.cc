@@ -49,8 +49,8 @@ bool Service::end_with(VqpId id, const fabric::WorkRequest& bad, fabric::Status 
   const SendLock lock(*v);
   if (v->completions.size() >= v->options.send_entries) return false;
   const bool has_failed = v->state.load() == VqpState::kError;
-  v->completions.push_back(
-      {bad.wr_id, 0, bad.opcode, has_failed ? fabric::Status::kFlushed : status, true, true});
+  const std::uint64_t row = v->completions.push_back({bad.wr_id, 0, bad.opcode, status, true});
+  v->completions.end(row, has_failed ? fabric::Status::kFlushed : status);
   fail_vqp(*v);
   env_.notify(v->watch);
   return true;

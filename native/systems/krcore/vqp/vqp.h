@@ -157,7 +157,7 @@ class Vqp {
     way.reset();
     placed_at = 0;
     unchecked = 0;
-    has_sent_messages = has_lost_message = false;
+    has_sent_messages = false;
     next_announced = 1;
   }
   /// Forgets what has arrived and what waits for it. The caller holds `receive_mutex`.
@@ -200,8 +200,7 @@ class Vqp {
   std::uint64_t next_ticket = 1;     // of transfers
   std::uint64_t next_announced = 1;  // ticket of the next zero-copy send of the connection
   bool has_sent_messages = false;
-  bool has_lost_message = false;  // its owner knows of it
-  bool is_waiting = false;        // in the pool's list of those with pending posts
+  bool is_waiting = false;  // in the pool's list of those with pending posts
   fabric::Status refusal = fabric::Status::kSuccess;  // why the peer took no message
   Watch watch;                                        // a completion is ready
 
