@@ -113,20 +113,15 @@ class Service {
   std::uint64_t physical_queue_pairs();
   CorePool& pool(std::uint32_t core) { return *pools_[core % pools_.size()]; }
   std::uint32_t pools() const { return static_cast<std::uint32_t>(pools_.size()); }
-  /// Puts a physical queue pair of this queue pair into the error state, for tests.
-  void break_physical(VqpId id);
+  /// How a test ends a physical queue pair: it goes to the error state, always or if it carries
+  /// requests; or a peer refuses a request of nobody, which fails no other end of a dynamic one.
+  enum class Break : std::uint8_t { kAlways, kUnderRequests, kRefused };
+  /// Ends that of a queue pair, if it has one. Returns whether it has.
+  bool break_physical(VqpId id, Break how = Break::kAlways);
 
  private:
   struct SendLock;
   struct CoreState;
-  struct Job {
-    enum Kind : std::uint8_t { kAccept, kAcceptMeta, kMake, kRevive } kind;
-    ControlMessage offer;
-    std::uint32_t core = 0;
-    NodeId node = 0;
-    std::uint32_t number = 0;  // kRevive: of the queue pair, which may have gone meanwhile
-    bool is_one_more = false;  // kMake: even if there is one
-  };
 
   // vqp/connect.cc
   ConnectResult resolve(NodeId node, DctMeta& meta);
@@ -327,28 +322,32 @@ class Service {
   std::optional<Made> advance(Making& making);
   std::optional<Made> offer_reliable(Making& making);
   void confirm_reliable(Making& making, const ControlMessage& accepted);
-  void begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message);
+  void begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message, Time patience);
   Made join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one);
   void accept_reliable(const ControlMessage& offer);
   void accept_offer(const ControlMessage& offer);
   void refuse_given_up(NodeId node, CorePool& own);
   bool has_confirmed(const ControlMessage& offer);
-  void peer_leaves(const ControlMessage& offer);
   void forget_earlier_lives(CorePool& pool);
-  void leave_earlier_lives(CorePool& pool);
   void accept_meta(const ControlMessage& offer);
   std::size_t held(CorePool& pool);
   bool make_room(CorePool& pool);
-  void vacate(CorePool& pool, PhysicalQp& qp);
   void run_job(const Job& job);
   void revive(CorePool& pool, std::uint32_t number);
   bool connect_meta(MetaClient& client, NodeId server, Time timeout, bool is_builder);
   void reconnect_meta_servers();
-  void end_left();
-  void end(CorePool& pool, std::unique_ptr<PhysicalQp> qp);
-  void destroy_ended(CorePool& pool);
   void move_users(CorePool& pool, NodeId node);
   ControlMessage own_metadata(ControlKind kind) const;
+
+  // control/leaving.cc
+  void peer_leaves(const ControlMessage& offer);
+  void leave_earlier_lives(CorePool& pool);
+  void vacate(CorePool& pool, PhysicalQp& qp);
+  void end_left();
+  void send_farewells();
+  void forget_farewells(NodeId peer, std::uint32_t number);
+  void end(CorePool& pool, std::unique_ptr<PhysicalQp> qp);
+  void destroy_ended(CorePool& pool);
 
   Env& env_;
   Options options_;
@@ -412,6 +411,7 @@ class Service {
   std::vector<std::unique_ptr<MetaEnd>> meta_ends_;  // of a meta server
   std::deque<AcceptedOffer> accepted_;
   std::vector<std::unique_ptr<Making>> makings_;
+  std::vector<std::unique_ptr<Inquiry>> farewells_;  // at the ends of reliable connections
 
   std::vector<std::uint8_t> is_registered_;  // at each of Options::meta_servers
 

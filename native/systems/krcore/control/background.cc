@@ -74,7 +74,7 @@ void Service::end_what_has_ended() {
   for (const auto& pool : pools_) forget_earlier_lives(*pool);
 }
 
-std::optional<Service::Job> Service::next_job() {
+std::optional<Job> Service::next_job() {
   const std::lock_guard<Mutex> lock(jobs_mutex_);
   if (jobs_.empty()) return std::nullopt;
   Job job = jobs_.front();

@@ -72,5 +72,77 @@ TEST(KrcoreLeavingSim, AConnectionThatEndsLosesNoMessages) {
   });
 }
 
+/// One READ of a region of `node`, by a new queue pair that breaks its physical one if `breaks`.
+fabric::Status read_once(Service& service, App& app, const Registration& own,
+                         const fabric::RemoteRegion& from, bool breaks) {
+  const Queue queue = app.create_queue();
+  app.connect(queue, from.node, 7);
+  const fabric::Sge into = piece(own, 0, 8);
+  const fabric::WorkRequest read = one_sided(fabric::Opcode::kRead, into, from.addr, from.rkey);
+  EXPECT_EQ(app.push(queue, {&read, 1}).accepted, 1u);
+  if (breaks) {
+    EXPECT_TRUE(service.break_physical(queue, Service::Break::kUnderRequests));
+  }
+  fabric::Completion done;
+  done.status = fabric::Status::kGeneral;
+  app.wait(queue, {&done, 1}, app.env().now() + kSecond);
+  app.destroy(queue);
+  return done.status;
+}
+
+// Without dynamic connections a node reaches itself by a connection whose ends share a pool. When
+// one of them has failed, the other leads to nobody, and goes, too.
+TEST(KrcoreLeavingSim, BothEndsOfAConnectionToTheOwnNodeGo) {
+  fabric::sim::SimCluster cluster(without_dynamic(1));
+  cluster.run([](Env& env) {
+    Service service(env, one_core());
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    const fabric::RemoteRegion there{own.addr, own.bytes, own.key, 0};
+    for (int round = 0; round < 4; ++round) {
+      EXPECT_EQ(read_once(service, app, own, there, false), fabric::Status::kSuccess) << round;
+      const Queue idle = app.create_queue();
+      if (round % 2 != 0) app.connect(idle, 0, 7);  // takes the first end
+      read_once(service, app, own, there, true);
+      app.destroy(idle);
+      env.sleep_until(env.now() + 20 * kMillisecond);
+      EXPECT_EQ(service.physical_queue_pairs(), 0u) << round;
+    }
+  });
+}
+
+// The farewell of the end that has failed is lost in a partition. The other end learns of it
+// afterwards, before somebody uses it.
+TEST(KrcoreLeavingSim, AFarewellIsRepeatedUntilThePeerAnswers) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  fabric::RemoteRegion regions[2];
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.rc_queue_pairs = 4;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    regions[env.node()] = {own.addr, own.bytes, own.key, env.node()};
+    const auto reliable = [&] { return service.pool(0).reliable.size(); };
+    runtime::node_barrier(env, "up");
+    if (env.node() == 0) service.make_one_more(0, 1);
+    runtime::node_barrier(env, "made");
+    EXPECT_EQ(reliable(), 1u);
+    if (env.node() == 0) {
+      EXPECT_EQ(read_once(service, app, own, regions[1], false), fabric::Status::kSuccess);
+      cluster.block(0, 1, 100 * kMillisecond);
+      read_once(service, app, own, regions[1], true);
+      EXPECT_EQ(reliable(), 0u);
+    } else {
+      env.sleep_until(env.now() + 90 * kMillisecond);
+      EXPECT_EQ(reliable(), 1u) << "it does not know yet";
+      env.sleep_until(env.now() + 100 * kMillisecond);
+      EXPECT_EQ(reliable(), 0u);
+      EXPECT_EQ(read_once(service, app, own, regions[0], false), fabric::Status::kSuccess);
+    }
+    runtime::node_barrier(env, "done");
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

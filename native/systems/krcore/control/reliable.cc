@@ -1,16 +1,12 @@
-// Reliable connections to frequent peers, made and ended in the background (sections 3.2 and 4.3).
+// Reliable connections to frequent peers, made in the background (sections 3.2 and 4.3).
 //
 // Both ends put the connection into their pools; the passive one after the active one has confirmed
-// that both are ready. A pool that is full gives up the least recently used connection: its virtual
-// queue pairs are transferred to dynamic connections, and both ends are destroyed when both have
-// left.
+// that both are ready. A pool that is full gives up the least recently used connection
+// (control/leaving.cc).
 #include <algorithm>
-#include <functional>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
-#include "fabric/ending.h"
 #include "systems/krcore/service.h"
 
 namespace pyrdma::krcore {
@@ -23,12 +19,6 @@ constexpr Time kOfferAnswered = 500 * kMillisecond;
 constexpr Time kOfferKept = 4 * kOfferAnswered;
 constexpr std::size_t kMostUnconfirmed = 2;  // offers of a node to a pool
 constexpr Time kMade = 5 * kSecond;
-
-/// Tells whether a queue pair of the pool is the one that a message of its peer names.
-bool is_between(PhysicalQp& qp, const ControlMessage& message) {
-  return qp.peer() == message.from && qp.life == message.incarnation &&
-         qp.qp().qp_num() == message.queue_pair.qp_num;
-}
 
 }  // namespace
 
@@ -184,7 +174,7 @@ std::optional<Service::Made> Service::offer_reliable(Making& making) {
   ControlMessage offer = own_metadata(ControlKind::kConnect);
   offer.queue_pair = making.qp->qp().address();
   offer.core = offer.from_core = own.core;
-  begin(making.inquiry, making.node, offer);
+  begin(making.inquiry, making.node, offer, kOfferAnswered);
   return std::nullopt;
 }
 
@@ -194,26 +184,31 @@ void Service::confirm_reliable(Making& making, const ControlMessage& accepted) {
   made.remote_core = accepted.core;
   made.life = accepted.incarnation;
   made.remote_number = accepted.queue_pair.qp_num;
+  forget_farewells(making.node, made.remote_number);
   made.last_use = env_.now();
   ControlMessage confirm = own_metadata(ControlKind::kConfirm);
   confirm.to_incarnation = made.life;
   confirm.queue_pair = accepted.queue_pair;
   confirm.core = accepted.core;
   making.is_confirming = true;
-  begin(making.inquiry, making.node, confirm);
+  begin(making.inquiry, making.node, confirm, kOfferAnswered);
 }
 
 // Sends a message about a connection, whose answer a later step takes.
-void Service::begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message) {
+void Service::begin(std::unique_ptr<Inquiry>& inquiry, NodeId node, ControlMessage message,
+                    Time patience) {
   message.ticket = next_number();
   message.to = node;
-  inquiry = std::make_unique<Inquiry>(inquiries_, message, env_.now() + kOfferAnswered);
+  inquiry = std::make_unique<Inquiry>(inquiries_, message, env_.now() + patience);
   send_if_due(*inquiry);
 }
 
 Service::Made Service::join_own_ends(CorePool& own, std::unique_ptr<PhysicalQp> one) {
   std::unique_ptr<PhysicalQp> other = own.make_reliable(env_.node());
   one->life = other->life = env_.incarnation();
+  one->remote_core = other->remote_core = own.core;
+  one->remote_number = other->qp().qp_num();
+  other->remote_number = one->qp().qp_num();
   one->qp().connect(other->qp().address());
   other->qp().connect(one->qp().address());
   const std::lock_guard<Mutex> lock(own.mutex);
@@ -267,6 +262,7 @@ void Service::accept_offer(const ControlMessage& offer) {
     made->remote_core = offer.from_core;
     made->life = offer.incarnation;
     made->remote_number = offer.queue_pair.qp_num;
+    forget_farewells(offer.from, made->remote_number);
     made->last_use = env_.now();
     accepted.answer.kind = ControlKind::kAccept;
     accepted.answer.queue_pair = made->qp().address();
@@ -309,19 +305,6 @@ bool Service::has_confirmed(const ControlMessage& offer) {
          std::ranges::any_of(own.reliable, [&](const auto& each) { return is_meant(each.second); });
 }
 
-void Service::peer_leaves(const ControlMessage& offer) {
-  CorePool& own = pool(offer.core);
-  const std::lock_guard<Mutex> lock(own.mutex);
-  for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
-    if (!is_between(*each->second, offer)) continue;
-    own.leaving.push_back(std::move(each->second));
-    own.reliable.erase(each);
-    break;
-  }
-  for (const auto& each : own.leaving)
-    if (is_between(*each, offer)) each->peer_has_left = true;
-}
-
 // A connection ends with the life of its peer, and an offer with the patience of who made it.
 void Service::forget_earlier_lives(CorePool& own) {
   const Time now = env_.now();
@@ -332,111 +315,6 @@ void Service::forget_earlier_lives(CorePool& own) {
     return is_over;
   });
   leave_earlier_lives(own);
-}
-
-// Any thread may call it.
-void Service::leave_earlier_lives(CorePool& own) {
-  const std::lock_guard<Mutex> lock(own.mutex);
-  for (auto each = own.reliable.begin(); each != own.reliable.end();) {
-    const auto next = std::next(each);
-    PhysicalQp& qp = *each->second;
-    if (qp.life < peers_->life_of(qp.peer())) {
-      env_.reached("krcore/reliable_of_last_life");
-      qp.peer_has_left = qp.has_said_so = true;
-      own.leaving.push_back(std::move(each->second));
-      own.reliable.erase(each);
-    }
-    each = next;
-  }
-}
-
-// Nobody may choose the connection any more, and who uses it is transferred.
-void Service::vacate(CorePool& own, PhysicalQp& qp) {
-  DctMeta meta;
-  if (resolve(qp.peer(), meta) != ConnectResult::kConnected) return;
-  const fabric::AddressHandle* handle = peers_->handle_of(qp.peer());
-  const std::lock_guard<Mutex> table(table_mutex_);
-  const std::lock_guard<Mutex> lock(own.mutex);
-  for (auto each = own.reliable.begin(); each != own.reliable.end(); ++each) {
-    if (each->second.get() != &qp) continue;
-    own.leaving.push_back(std::move(each->second));
-    own.reliable.erase(each);
-    ++counters_.rc_reclaimed;
-    env_.reached("krcore/reliable_reclaimed");
-    break;
-  }
-  for (const auto& place : table_) {
-    Vqp* v = place.load(std::memory_order_acquire);
-    if (v == nullptr || v->qp != &qp) continue;
-    if (!v->to.is_dynamic()) v->to = {handle, meta, qp.peer()};
-    want_transfer(*v, own, std::nullopt, false);
-  }
-  progress(own);
-}
-
-// Destroys what both ends have left.
-void Service::end_left() {
-  for (const auto& pool : pools_) {
-    std::vector<std::unique_ptr<PhysicalQp>> ended;
-    std::vector<ControlMessage> farewells;
-    std::vector<NodeId> peers;
-    {
-      const std::lock_guard<Mutex> table(table_mutex_);
-      const std::lock_guard<Mutex> lock(pool->mutex);
-      for (auto& qp : pool->leaving) {
-        if (qp->peer_has_left || qp->has_failed) {
-          // Its queue pairs find another at their next call.
-          for (const auto& place : table_) {
-            Vqp* v = place.load(std::memory_order_acquire);
-            if (v == nullptr || v->qp != qp.get() || qp->under_way() != 0) continue;
-            if (!v->to.is_dynamic() || v->transfer.stage != Transfer::kRunning) {
-              abandon(*v);
-              if (v->transfer.stage == Transfer::kRunning) await_placement(*pool, *v);
-            }
-          }
-        }
-        if (qp->users != 0 || qp->under_way() != 0) continue;
-        if (!qp->has_said_so) {
-          qp->has_said_so = true;
-          ControlMessage farewell = own_metadata(ControlKind::kDisconnect);
-          farewell.to_incarnation = qp->life;
-          farewell.queue_pair.qp_num = qp->remote_number;
-          farewell.core = qp->remote_core;
-          farewells.push_back(farewell);
-          peers.push_back(qp->peer());
-          qp->left_at = env_.now();
-        }
-        if (qp->peer_has_left || qp->has_failed || env_.now() - qp->left_at > 10 * kSecond)
-          ended.push_back(std::move(qp));
-      }
-      std::erase(pool->leaving, nullptr);
-    }
-    for (std::size_t i = 0; i < farewells.size(); ++i) {
-      ControlMessage reply;
-      ask(peers[i], farewells[i], reply, 20 * kMillisecond, true);
-    }
-    for (auto& qp : ended) end(*pool, std::move(qp));
-    destroy_ended(*pool);
-  }
-}
-
-// Of the builder.
-void Service::end(CorePool& pool, std::unique_ptr<PhysicalQp> qp) {
-  if (qp->qp().state() == fabric::QpState::kReset) return;  // it has taken nothing
-  qp->qp().fail();
-  qp->left_at = env_.now();
-  pool.ending.push_back(std::move(qp));
-}
-
-// The last completions name buffers with messages that have been acknowledged.
-void Service::destroy_ended(CorePool& pool) {
-  const auto may_go = [&](const std::unique_ptr<PhysicalQp>& each) {
-    return fabric::has_flushed(each->qp(), each->left_at, env_.now());
-  };
-  const auto gone = std::partition(pool.ending.begin(), pool.ending.end(), std::not_fn(may_go));
-  if (gone == pool.ending.end()) return;
-  while (!has_ended() && !dispatch_all(pool)) let_pollers_look();
-  pool.ending.erase(gone, pool.ending.end());
 }
 
 }  // namespace pyrdma::krcore

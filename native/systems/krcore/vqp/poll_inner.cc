@@ -414,11 +414,25 @@ std::size_t Service::wait(VqpId id, std::span<fabric::Completion> out, Time dead
   return count;
 }
 
-void Service::break_physical(VqpId id) {
+bool Service::break_physical(VqpId id, Break how) {
   Vqp* v = find(id);
-  if (v == nullptr) return;
+  if (v == nullptr) return false;
   const SendLock lock(*v);
-  if (v->qp != nullptr) v->qp->qp().modify(fabric::QpState::kError);
+  PhysicalQp* const qp = v->qp;
+  if (qp == nullptr || (how == Break::kUnderRequests && qp->under_way() == 0)) return false;
+  if (how != Break::kRefused) {
+    qp->qp().modify(fabric::QpState::kError);
+    return true;
+  }
+  if (!qp->is_dynamic() || qp->has_failed || qp->room() == 0) return false;
+  Prepared refused;
+  refused.kind = Prepared::Kind::kInternal;
+  refused.to = v->to;
+  refused.request.opcode = fabric::Opcode::kWrite;
+  refused.request.rkey = ~0U;
+  refused.request.sge_count = 1;
+  refused.sges[0] = qp->header_place(qp->tail());
+  return post_physical(*lock.pool, *qp, {&refused, 1}) == 1;
 }
 
 }  // namespace pyrdma::krcore
