@@ -200,10 +200,14 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
   if (!env_.device().capabilities().dc) {
     const Attempts& attempts = attempts_[node];
     const Time deadline = env_.now() + kReliableMade;
+    // One that has failed needs no place, as one that turns out to be connected to an earlier life.
     const auto is_placed = [&] {
       const SendLock lock(v);
-      if (v.node == node && v.qp == nullptr) adopt(v, lock.pool->reliable_to(node));
-      return v.qp != nullptr;
+      const auto needs_none = [&] {
+        return v.node != node || v.qp != nullptr || v.state.load() == VqpState::kError;
+      };
+      if (!needs_none()) adopt(v, lock.pool->reliable_to(node));
+      return needs_none();
     };
     bool is_made = true;
     while (is_made && env_.now() < deadline) {

@@ -207,5 +207,41 @@ TEST(KrcoreConnectSim, ADeadNodeIsAskedOnceForAllThatWait) {
   });
 }
 
+// A request waits for the next connection, which leads to the next life of its peer. Then its queue
+// pair has failed, and waits no longer.
+TEST(KrcoreConnectSim, AQueueOfAnEarlierLifeNeedsNoPlace) {
+  fabric::sim::SimCluster cluster(without_dynamic(2));
+  fabric::RemoteRegion there;
+  bool has_second = false, is_over = false;
+  cluster.run([&](Env& env) {
+    Service service(env, small());
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    if (env.node() == 1) {
+      has_second = env.incarnation() == 1;
+      there = {own.addr, own.bytes, own.key, 1};
+      while (!is_over) env.sleep_until(env.now() + kMillisecond);
+      return;
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    const Queue queue = app.create_queue();
+    app.connect(queue, 1, 7);
+    const fabric::Sge sge = piece(own, 0, 8);
+    const fabric::WorkRequest read = one_sided(fabric::Opcode::kRead, sge, there.addr, there.rkey);
+    EXPECT_EQ(do_one(app, queue, read).status, fabric::Status::kSuccess);
+    cluster.kill_later(1, kMicrosecond);
+    cluster.restart_later(1, kMillisecond);
+    while (!has_second) env.sleep_until(env.now() + kMicrosecond);
+    EXPECT_EQ(app.push(queue, {&read, 1}).accepted, 1u);
+    service.break_physical(queue);  // if the service has not left it
+    const Time begin = env.now();
+    fabric::Completion done;
+    EXPECT_EQ(app.wait(queue, {&done, 1}, begin + 10 * kSecond), 1u);
+    EXPECT_NE(done.status, fabric::Status::kSuccess);
+    EXPECT_LT(env.now() - begin, kSecond);
+    is_over = true;
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
