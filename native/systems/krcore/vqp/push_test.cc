@@ -1,4 +1,6 @@
 // Posts that meet a change of the queue pair (algorithm 2, section 4.6).
+#include <cstring>
+
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
 
@@ -54,6 +56,51 @@ TEST(KrcorePushSim, AListFollowsTheTransferThatItsPollEnds) {
     }
     runtime::node_barrier(env, "done");
   });
+}
+
+// A list needs room, and polls. The queue pair fails by what its poll finds, and its next physical
+// one has room at once. Nothing of the list is posted behind what has failed.
+TEST(KrcorePushSim, AListLooksAgainAfterThePollThatMakesItsRoom) {
+  constexpr int kRounds = 40;  // the service itself polls in some
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  Registration words;
+  int failed = 0;
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.send_entries = 4;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    if (env.node() == 1) words = own;
+    runtime::node_barrier(env, "up");
+    for (int round = 0; env.node() == 0 && round < kRounds; ++round) {
+      const Queue queue = app.create_queue();
+      app.connect(queue, 1, 7);
+      const fabric::Sge sge = piece(own, 0, 8);
+      const auto request = [&](Opcode opcode, std::uint64_t word) {
+        return one_sided(opcode, sge, words.addr + 8 * word, words.key);
+      };
+      EXPECT_EQ(do_one(app, queue, request(Opcode::kRead, 0)).status, Status::kSuccess);
+      const fabric::WorkRequest first[] = {request(Opcode::kRead, 0), request(Opcode::kWrite, 1),
+                                           request(Opcode::kWrite, 1), request(Opcode::kWrite, 1)};
+      EXPECT_EQ(app.push(queue, first).accepted, 4u);
+      EXPECT_TRUE(service.break_physical(queue, Service::Break::kUnderRequests));
+      env.sleep_until(env.now() + (1 + round) * kMicrosecond);
+      std::memset(own.data, 9, 8);
+      const fabric::WorkRequest second[] = {request(Opcode::kWrite, 2), request(Opcode::kWrite, 2)};
+      EXPECT_EQ(app.push(queue, second).accepted, 2u);
+      fabric::Completion done[6];
+      EXPECT_EQ(app.wait(queue, done, env.now() + kSecond), 6u);
+      std::memset(own.data, 0, 8);
+      failed += done[3].status != Status::kSuccess;
+      EXPECT_EQ(words.data[16] == std::byte{9}, done[3].status == Status::kSuccess) << round;
+      words.data[16] = std::byte{0};
+      app.destroy(queue);
+      env.sleep_until(env.now() + kMillisecond);  // both queue pairs of the pool serve again
+    }
+    runtime::node_barrier(env, "done");
+  });
+  EXPECT_GT(failed, 0);
 }
 
 }  // namespace

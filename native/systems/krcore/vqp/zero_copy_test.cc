@@ -1,4 +1,6 @@
 // Long messages by the zero-copy protocol (section 4.5) whose answers are lost.
+#include <cstring>
+
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
 
@@ -187,6 +189,160 @@ TEST(KrcoreZeroCopySim, AMessageArrivesOnceWhateverOthersSend) {
     EXPECT_EQ(from[1] == 1, bug == Bug::kNone) << from[1];
     EXPECT_EQ(from[2], kOthers);
   }
+}
+
+/// Takes so many messages, whose first 8 bytes must count from 0.
+void take_in_order(App& app, Queue inbox, const Registration& memory, std::uint32_t bytes,
+                   std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Message message;
+    ASSERT_EQ(app.wait_messages(inbox, {&message, 1}, app.env().now() + kSecond), 1u) << i;
+    EXPECT_EQ(message.status, Status::kSuccess);
+    std::uint64_t number = 0;
+    std::memcpy(&number, memory.data + message.wr_id * bytes, sizeof number);
+    EXPECT_EQ(number, i);
+  }
+}
+
+void receive_all(App& app, Queue inbox, const Registration& memory, std::uint32_t bytes,
+                 std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const fabric::Sge sge = piece(memory, i * bytes, bytes);
+    const fabric::ReceiveRequest receive{i, &sge, 1};
+    EXPECT_EQ(app.post_receive(inbox, {&receive, 1}).accepted, 1u);
+  }
+}
+
+// A WRITE, a message and a long message come back from a queue pair that has failed. The WRITE must
+// be looked up again, and so they wait for their owner's next call. The long one is not announced
+// before.
+TEST(KrcoreZeroCopySim, AMessageThatWaitsIsNotAnnounced) {
+  constexpr std::uint32_t kBytes = 2048;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  Registration target;
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.zero_copy_above = 1024;
+    options.ask_again = 10 * kMicrosecond;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(2 * kBytes);
+    const Queue queue = app.create_queue();
+    if (env.node() == 1) {
+      target = app.reg_mr(64);
+      app.bind(queue, 7);
+      receive_all(app, queue, own, kBytes, 2);
+    }
+    runtime::node_barrier(env, "up");
+    if (env.node() == 1) {
+      take_in_order(app, queue, own, kBytes, 2);
+    } else {
+      app.connect(queue, 1, 7);
+      const std::uint64_t second = 1;
+      std::memcpy(own.data + kBytes, &second, sizeof second);
+      const fabric::Sge word = piece(own, 0, 8), longer = piece(own, kBytes, kBytes);
+      const fabric::WorkRequest write = one_sided(Opcode::kWrite, word, target.addr, target.key);
+      EXPECT_EQ(do_one(app, queue, write).status, Status::kSuccess);
+      const fabric::WorkRequest list[] = {write, one_sided(Opcode::kSend, word, 0, 0),
+                                          one_sided(Opcode::kSend, longer, 0, 0)};
+      EXPECT_TRUE(service.break_physical(queue, Service::Break::kRefused));
+      EXPECT_EQ(app.push(queue, list).accepted, 3u);
+      service.forget_regions();
+      env.sleep_until(env.now() + 10 * kMillisecond);
+      EXPECT_GE(service.counters().reposted.load(), 3u);
+      fabric::Completion done[3];
+      EXPECT_EQ(app.wait(queue, done, env.now() + kSecond), 3u);
+      for (const fabric::Completion& each : done) EXPECT_EQ(each.status, Status::kSuccess);
+    }
+    runtime::node_barrier(env, "done");
+  });
+}
+
+// Messages lie with one core of the receiver, the last of them a long one. Their connection fails,
+// so the long one is announced again by another way, which leads to another core.
+TEST(KrcoreZeroCopySim, AnAnnouncementByAnotherWayOvertakesNoMessage) {
+  constexpr std::uint32_t kMessages = 400;  // the service takes 16 of them in 100 us
+  constexpr std::uint32_t kBytes = 128;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.cores = 2;
+    options.rc_queue_pairs = 4;
+    options.receive_buffers = kMessages + 16;
+    options.message_bytes = options.zero_copy_above = 64;
+    options.ask_again = 10 * kMicrosecond;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(kBytes * (kMessages + 1));
+    VqpOptions deep;
+    deep.send_entries = deep.receive_entries = kMessages + 1;
+    const Queue queue = app.create_queue(deep);
+    if (env.node() == 1) {
+      app.bind(queue, 7);
+      receive_all(app, queue, own, kBytes, kMessages + 1);
+    }
+    runtime::node_barrier(env, "up");
+    if (env.node() == 0) {
+      app.connect(queue, 1, 7);
+      service.make_one_more(1, 1);
+      service.start_transfer(queue, 1);
+      fabric::Completion done;
+      for (std::uint64_t i = 0; i <= kMessages; ++i) {
+        std::memcpy(own.data + kBytes * i, &i, sizeof i);
+        const fabric::Sge sge = piece(own, kBytes * i, i == kMessages ? kBytes : 8);
+        const fabric::WorkRequest send = one_sided(Opcode::kSend, sge, 0, 0);
+        EXPECT_EQ(app.push(queue, {&send, 1}).accepted, 1u);
+      }
+      for (std::uint32_t i = 0; i < kMessages; ++i)
+        EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + kSecond), 1u);
+      EXPECT_TRUE(service.uses_reliable(queue));
+      service.break_physical(queue);
+      EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + kSecond), 1u);
+      EXPECT_EQ(done.status, Status::kSuccess);
+    } else {
+      env.sleep_until(env.now() + 10 * kMillisecond);
+      take_in_order(app, queue, own, kBytes, kMessages + 1);
+    }
+    runtime::node_barrier(env, "done");
+  });
+}
+
+// A long message waits for a receive, and a short one behind it has left its node. The first one's
+// buffer ends, so both are lost, and both senders' completions say so.
+TEST(KrcoreZeroCopySim, AMessageBehindALostOneFails) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.zero_copy_above = 1024;
+    options.lease = 2 * kMillisecond;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(8192), payload = app.reg_mr(4096);
+    const Queue queue = app.create_queue();
+    if (env.node() == 1) app.bind(queue, 7);
+    runtime::node_barrier(env, "up");
+    if (env.node() == 0) {
+      app.connect(queue, 1, 7);
+      const fabric::Sge longer = piece(payload, 0, 4096), word = piece(own, 0, 8);
+      const fabric::WorkRequest list[] = {one_sided(Opcode::kSend, longer, 0, 0),
+                                          one_sided(Opcode::kSend, word, 0, 0)};
+      EXPECT_EQ(app.push(queue, list).accepted, 2u);
+      env.sleep_until(env.now() + kMillisecond);
+      app.dereg_mr(payload);
+      fabric::Completion done[2];
+      EXPECT_EQ(app.wait(queue, done, env.now() + kSecond), 2u);
+      EXPECT_EQ(done[0].status, Status::kLocalProtection);
+      EXPECT_EQ(done[1].status, Status::kFlushed);
+    }
+    runtime::node_barrier(env, "failed");
+    if (env.node() == 1) {
+      env.sleep_until(env.now() + 2 * service.regions().grace());
+      receive_all(app, queue, own, 4096, 2);
+      Message message;
+      EXPECT_EQ(app.wait_messages(queue, {&message, 1}, env.now() + 100 * kMillisecond), 0u);
+    }
+    runtime::node_barrier(env, "done");
+  });
 }
 
 }  // namespace
