@@ -43,9 +43,14 @@ void Options::check(NodeId nodes) const {
   check_range("frequent_samples", frequent_samples, 1, 1000);
   check_range("first_generation", first_generation, 1, 65535);
   check_range("first_epoch", first_epoch, 1, 65535);
-  if (lease <= 0 || sample_interval <= 0 || ask_again <= 0)
+  if (sample_interval <= 0 || ask_again <= 0)
     throw Error(ErrorCode::kInvalidArgument,
-                "lease, sample_interval and ask_again must be more than 0 ns");
+                "sample_interval and ask_again must be more than 0 ns");
+  if (lease < kShortestLease)
+    throw Error(ErrorCode::kInvalidArgument,
+                "lease is " + std::to_string(lease) + " ns; give at least " +
+                    std::to_string(kShortestLease) +
+                    " ns, since a service announces long messages again within it");
   if (meta_servers.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
                 "meta_servers is empty; name at least one node, such as [0]");

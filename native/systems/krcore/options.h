@@ -22,6 +22,10 @@ enum class Metadata : std::uint8_t {
   kRpc,         // it asks the first meta server, whose thread answers: the paper's baseline
 };
 
+/// A service takes a turn every 100 us when it is busy. It announces a long message again at least
+/// twice in a lease, which cannot be shorter than two turns.
+inline constexpr Time kShortestLease = 200 * kMicrosecond;
+
 struct Options {
   std::string name = "krcore";  // the services of one name meet
   /// Nodes whose services hold the metadata of all nodes, the nearest first. Every node names the
@@ -65,7 +69,7 @@ struct Options {
   bool slices = true;         // regions are slices of one registration (ambiguity mr_1_4us)
   std::uint64_t arena_bytes = 16 << 20;
   std::uint32_t regions = 1024;
-  Time lease = kSecond;
+  Time lease = kSecond;  // kShortestLease or more
 
   // Quotas of one application; ours.
   std::uint32_t app_queues = 16384;  // with those that answer its senders

@@ -189,5 +189,13 @@ TEST_P(KrcoreService, AListOfConnectsIsAllOrNothing) {
   });
 }
 
+TEST(KrcoreOptions, ALeaseHasTwoTurnsOfTheService) {
+  Options options;
+  options.lease = kShortestLease;
+  EXPECT_NO_THROW(options.check(1));
+  --options.lease;
+  EXPECT_TRUE(refuses([&] { options.check(1); }, ErrorCode::kInvalidArgument));
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
