@@ -8,7 +8,7 @@ namespace pyrdma::krcore::scenario {
 namespace {
 
 constexpr std::uint64_t kWordsAt = 0, kMessagesAt = 4096;  // in a client's memory
-constexpr std::uint32_t kWordPieces = 512, kMessagePieces = 12;
+constexpr std::uint32_t kWordPieces = 512, kMessagePieces = 40;
 constexpr Time kResting = 2 * kAftermath;
 
 }  // namespace
@@ -102,7 +102,9 @@ void Client::act(const Planned& op) {
       shared(*link, op.draw);
       break;
     case Act::kMessage:
-      message(*link, op.size);
+      if (world_.shape.burst != 1) writes(*link, op.draw);
+      for (std::uint32_t left = world_.shape.burst; left-- > 0;)
+        message(*link, left == 0 ? op.size : left);
       break;
     case Act::kMalformed:
       malformed(*link, op.draw);
@@ -110,10 +112,13 @@ void Client::act(const Planned& op) {
     case Act::kRenew:
       return renew(*link, op.draw);
     case Act::kMove:
-      service_.start_transfer(link->queue, static_cast<std::uint32_t>(op.draw % service_.pools()));
+      move(*link, op.draw);
       break;
     case Act::kUse:
       use(*link, op.draw);
+      break;
+    case Act::kBreak:
+      break_under(*link, op.draw);
       break;
     default:
       wait(*link, 0);
@@ -255,6 +260,17 @@ void Client::drop(Link& link) {
   end_connection(link);
   app_.destroy(link.queue);
   links_.erase(Name(link.target, link.lane));
+}
+
+// A transfer may follow one whose last answers are on their way.
+void Client::move(Link& link, std::uint64_t draw) {
+  for (std::uint64_t left = draw % 4;; --left) {
+    service_.start_transfer(link.queue,
+                            static_cast<std::uint32_t>((draw >> 8 * left) / 4 % service_.pools()));
+    if (left == 0 || link.has_failed) return;
+    message(link, 10);
+    wait(link, 0);
+  }
 }
 
 void Client::renew(Link& link, std::uint64_t draw) {

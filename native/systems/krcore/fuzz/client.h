@@ -108,6 +108,7 @@ class Client {
   void end_connection(Link& link);
   void drop(Link& link);
   void renew(Link& link, std::uint64_t draw);
+  void move(Link& link, std::uint64_t draw);
   World::Places& places_at(NodeId target);
 
   // requests.cc
@@ -119,6 +120,7 @@ class Client {
   bool shared(Link& link, std::uint64_t draw);
   bool message(Link& link, std::uint32_t bytes);
   void malformed(Link& link, std::uint64_t draw);
+  void break_under(Link& link, std::uint64_t draw);
   /// Returns false if nothing was posted.
   bool post(Link& link, List& list);
   void wait(Link& link, std::size_t most);

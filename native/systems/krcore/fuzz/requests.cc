@@ -185,6 +185,27 @@ void Client::malformed(Link& link, std::uint64_t draw) {
   post(link, list);
 }
 
+// The physical queue pair fails. What is behind a refusal goes on by another one. What the queue
+// pair carries otherwise may have run or not, and the next list may find the failure.
+void Client::break_under(Link& link, std::uint64_t draw) {
+  if (!world_.shape.breaks || draw / 4 % 2 == 0) {
+    service_.break_physical(link.queue, Service::Break::kRefused);
+    if (!add_one(link, draw / 8) || !writes(link, draw / 64)) return;
+    message(link, 10);
+    message(link, kMostMessage - 64);
+    env_.sleep_until(env_.now() + static_cast<Time>(draw >> 32 & 0x3ffff));
+    return;
+  }
+  if (!add_one(link, draw / 8) || !writes(link, draw / 64)) return;
+  const bool is_read = draw / 8 % 2 == 0;
+  if (is_read) message(link, kMostMessage - 64);
+  env_.sleep_until(env_.now() + static_cast<Time>(draw / 4096 % (is_read ? 16'000 : 3000)));
+  if (!service_.break_physical(link.queue, Service::Break::kUnderRequests)) return;
+  world_.nodes[env_.node()].broke = world_.now();
+  env_.sleep_until(env_.now() + static_cast<Time>(draw >> 32 & 0x3fff));
+  writes(link, draw / 4096);
+}
+
 // Nothing of it was posted.
 bool Client::give_up(List& list) {
   for (const Posted& posted : list.posted) {

@@ -7,7 +7,7 @@ namespace pyrdma::krcore::scenario {
 namespace {
 
 constexpr std::array<std::uint32_t, static_cast<std::size_t>(Act::kCount)> kWeights{
-    20, 10, 16, 24, 5, 4, 10, 3, 6, 3, 4};
+    20, 10, 16, 24, 5, 4, 10, 3, 6, 3, 4, 4};
 
 template <std::size_t N>
 std::uint32_t one_of(Rng& rng, const std::uint32_t (&values)[N]) {
@@ -23,6 +23,7 @@ Shape::Shape(const fuzz::Options& options) {
   depth = one_of(rng, {0, 2, 8, 24});
   shared = one_of(rng, {1, 1, 2, 6});
   message = one_of(rng, {100, 200, kMostMessage - 64});
+  burst = one_of(rng, {1, 1, 2, 8});
   queue_entries = one_of(rng, {40, 128});
   one_target = rng.below(4) == 0;
   one_by_one = rng.below(3) == 0;
@@ -31,7 +32,8 @@ Shape::Shape(const fuzz::Options& options) {
   weights.assign(kWeights.begin(), kWeights.end());
   for (std::uint32_t& weight : weights) weight *= one_of(rng, {0, 1, 1, 1});
   weights[static_cast<std::size_t>(Act::kWrites)] += 10;
-  if (rng.below(2) == 0) weights[rng.below(weights.size() - 4)] += 60;
+  breaks = rng.below(4) == 0;
+  if (rng.below(2) == 0) weights[rng.below(weights.size() - 5)] += 60;
 
   service.name = "fuzz";
   service.cores = 1 + static_cast<std::uint32_t>(rng.below(3));
@@ -80,6 +82,8 @@ std::vector<std::vector<Planned>> Shape::plans(const fuzz::Options& options,
   for (const std::uint32_t weight : weights) all += weight;
   // Acts that follow at once overlap.
   const bool is_dense = rng.below(2) == 0;
+  // A thread that does something else for long takes no completions meanwhile.
+  const bool is_busy = rng.below(2) == 0;
   std::vector<std::vector<Planned>> plans(std::size_t{options.nodes} * clients);
   for (std::uint32_t id = 0; id < options.operations; ++id) {
     Planned op;
@@ -95,6 +99,7 @@ std::vector<std::vector<Planned>> Shape::plans(const fuzz::Options& options,
                                                            : rng.below(message));
     op.draw = rng();
     if (!is_dense || rng.below(4) == 0) op.pause = static_cast<Time>(rng.below(20'000) * pace);
+    if (is_busy && rng.below(8) == 0) op.pause += static_cast<Time>(rng.below(1'000'000));
     plans[client].push_back(op);
   }
   return plans;

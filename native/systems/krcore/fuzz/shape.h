@@ -25,6 +25,7 @@ enum class Act : std::uint8_t {
   kUse,        // a region of another client is used, also after its end
   kReturn,     // a region is removed; its memory may go to another one
   kWait,       // all requests of a queue pair end
+  kBreak,      // the physical queue pair fails under requests
   kCount,
 };
 
@@ -50,8 +51,10 @@ struct Shape {
   std::uint32_t depth = 1;      // requests outstanding of a queue pair, beside its latest list
   std::uint32_t shared = 1;     // words of a node that all clients use
   std::uint32_t message = 200;  // bytes of most messages, at most
+  std::uint32_t burst = 1;      // messages at a time, behind writes if there are several
   std::uint32_t queue_entries = 128;
   bool one_target = false;             // most operations go to node 0
+  bool breaks = false;                 // physical queue pairs so that requests may fail
   bool one_by_one = false;             // the requests of a list are posted one by one
   bool clears_caches = false;          // when all is well again
   std::vector<std::uint32_t> weights;  // of each Act

@@ -62,8 +62,9 @@ bool World::has_died(NodeId node, Time since) const {
 
 bool World::may_fail(NodeId from, NodeId to, Time since) {
   look_at_faults();
-  return (last_effect_ >= 0 && last_effect_ >= since - kAftermath) || has_died(from, since) ||
-         has_died(to, since);
+  const auto is_recent = [&](Time at) { return at >= 0 && at >= since - kAftermath; };
+  return is_recent(last_effect_) || is_recent(nodes[from].broke) || is_recent(nodes[to].broke) ||
+         has_died(from, since) || has_died(to, since);
 }
 
 std::uint32_t World::shared_word(NodeId node, std::uint64_t draw) {

@@ -79,6 +79,7 @@ struct World {
     std::uint32_t life = 0;  // restarts
     bool is_up = false;
     Time died = -1;                 // the last death
+    Time broke = -1;                // the last failure of a queue pair that a client has caused
     std::uint32_t shared = 0;       // operations on words of all clients
     Registration cells;             // of the present life
     std::vector<Time> deaths;       // of each life that has ended
