@@ -12,7 +12,7 @@
 namespace pyrdma::krcore {
 namespace {
 
-const std::uint64_t kServiceSeeds = (fuzz::kSlowed ? 10 : 1000) * fuzz::search_factor();
+const std::uint64_t kServiceSeeds = (fuzz::kSlowed ? 10 : 2000) * fuzz::search_factor();
 
 /// The scenario with runs of at most so many operations.
 fuzz::Scenario services_of(std::uint32_t operations) {

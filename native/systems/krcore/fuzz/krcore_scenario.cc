@@ -71,7 +71,7 @@ fuzz::Scenario service_scenario() {
        {"connects", 0.97},
        {"pool", 0.97},
        {"new regions", 0.3},
-       {"old keys", 0.15},
+       {"old keys", 0.2},
        {"ended leases", 0.15},
        {"peers end connections", 0.15}},
       6,
