@@ -72,14 +72,16 @@ TEST(KrcoreLeavingSim, AConnectionThatEndsLosesNoMessages) {
   });
 }
 
-/// One READ of a region of `node`, by a new queue pair that breaks its physical one if `breaks`.
-fabric::Status read_once(Service& service, App& app, const Registration& own,
-                         const fabric::RemoteRegion& from, bool breaks) {
+/// A READ by a new queue pair, or a WRITE under which it breaks its physical one.
+fabric::Status do_once(Service& service, App& app, const Registration& own,
+                       const fabric::RemoteRegion& from, bool breaks) {
   const Queue queue = app.create_queue();
   app.connect(queue, from.node, 7);
   const fabric::Sge into = piece(own, 0, 8);
-  const fabric::WorkRequest read = one_sided(fabric::Opcode::kRead, into, from.addr, from.rkey);
-  EXPECT_EQ(app.push(queue, {&read, 1}).accepted, 1u);
+  // A READ would be posted again by the other end of a connection to the own node, and fail that.
+  const fabric::WorkRequest request = one_sided(
+      breaks ? fabric::Opcode::kWrite : fabric::Opcode::kRead, into, from.addr, from.rkey);
+  EXPECT_EQ(app.push(queue, {&request, 1}).accepted, 1u);
   if (breaks) {
     EXPECT_TRUE(service.break_physical(queue, Service::Break::kUnderRequests));
   }
@@ -100,10 +102,10 @@ TEST(KrcoreLeavingSim, BothEndsOfAConnectionToTheOwnNodeGo) {
     const Registration own = app.reg_mr(4096);
     const fabric::RemoteRegion there{own.addr, own.bytes, own.key, 0};
     for (int round = 0; round < 4; ++round) {
-      EXPECT_EQ(read_once(service, app, own, there, false), fabric::Status::kSuccess) << round;
+      EXPECT_EQ(do_once(service, app, own, there, false), fabric::Status::kSuccess) << round;
       const Queue idle = app.create_queue();
       if (round % 2 != 0) app.connect(idle, 0, 7);  // takes the first end
-      read_once(service, app, own, there, true);
+      do_once(service, app, own, there, true);
       app.destroy(idle);
       env.sleep_until(env.now() + 20 * kMillisecond);
       EXPECT_EQ(service.physical_queue_pairs(), 0u) << round;
@@ -129,16 +131,17 @@ TEST(KrcoreLeavingSim, AFarewellIsRepeatedUntilThePeerAnswers) {
     runtime::node_barrier(env, "made");
     EXPECT_EQ(reliable(), 1u);
     if (env.node() == 0) {
-      EXPECT_EQ(read_once(service, app, own, regions[1], false), fabric::Status::kSuccess);
+      EXPECT_EQ(do_once(service, app, own, regions[1], false), fabric::Status::kSuccess);
       cluster.block(0, 1, 100 * kMillisecond);
-      read_once(service, app, own, regions[1], true);
+      do_once(service, app, own, regions[1], true);
+      env.sleep_until(env.now() + 10 * kMillisecond);
       EXPECT_EQ(reliable(), 0u);
     } else {
       env.sleep_until(env.now() + 90 * kMillisecond);
       EXPECT_EQ(reliable(), 1u) << "it does not know yet";
       env.sleep_until(env.now() + 100 * kMillisecond);
       EXPECT_EQ(reliable(), 0u);
-      EXPECT_EQ(read_once(service, app, own, regions[0], false), fabric::Status::kSuccess);
+      EXPECT_EQ(do_once(service, app, own, regions[0], false), fabric::Status::kSuccess);
     }
     runtime::node_barrier(env, "done");
   });

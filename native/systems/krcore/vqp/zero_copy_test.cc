@@ -258,55 +258,6 @@ TEST(KrcoreZeroCopySim, AMessageThatWaitsIsNotAnnounced) {
   });
 }
 
-// Messages lie with one core of the receiver, the last of them a long one. Their connection fails,
-// so the long one is announced again by another way, which leads to another core.
-TEST(KrcoreZeroCopySim, AnAnnouncementByAnotherWayOvertakesNoMessage) {
-  constexpr std::uint32_t kMessages = 400;  // the service takes 16 of them in 100 us
-  constexpr std::uint32_t kBytes = 128;
-  fabric::sim::SimCluster cluster(runtime::sim_options(2));
-  cluster.run([&](Env& env) {
-    Options options = one_core();
-    options.cores = 2;
-    options.rc_queue_pairs = 4;
-    options.receive_buffers = kMessages + 16;
-    options.message_bytes = options.zero_copy_above = 64;
-    options.ask_again = 10 * kMicrosecond;
-    Service service(env, options);
-    App app(service);
-    const Registration own = app.reg_mr(kBytes * (kMessages + 1));
-    VqpOptions deep;
-    deep.send_entries = deep.receive_entries = kMessages + 1;
-    const Queue queue = app.create_queue(deep);
-    if (env.node() == 1) {
-      app.bind(queue, 7);
-      receive_all(app, queue, own, kBytes, kMessages + 1);
-    }
-    runtime::node_barrier(env, "up");
-    if (env.node() == 0) {
-      app.connect(queue, 1, 7);
-      service.make_one_more(1, 1);
-      service.start_transfer(queue, 1);
-      fabric::Completion done;
-      for (std::uint64_t i = 0; i <= kMessages; ++i) {
-        std::memcpy(own.data + kBytes * i, &i, sizeof i);
-        const fabric::Sge sge = piece(own, kBytes * i, i == kMessages ? kBytes : 8);
-        const fabric::WorkRequest send = one_sided(Opcode::kSend, sge, 0, 0);
-        EXPECT_EQ(app.push(queue, {&send, 1}).accepted, 1u);
-      }
-      for (std::uint32_t i = 0; i < kMessages; ++i)
-        EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + kSecond), 1u);
-      EXPECT_TRUE(service.uses_reliable(queue));
-      service.break_physical(queue);
-      EXPECT_EQ(app.wait(queue, {&done, 1}, env.now() + kSecond), 1u);
-      EXPECT_EQ(done.status, Status::kSuccess);
-    } else {
-      env.sleep_until(env.now() + 10 * kMillisecond);
-      take_in_order(app, queue, own, kBytes, kMessages + 1);
-    }
-    runtime::node_barrier(env, "done");
-  });
-}
-
 // A long message waits for a receive, and a short one behind it has left its node. The first one's
 // buffer ends, so both are lost, and both senders' completions say so.
 TEST(KrcoreZeroCopySim, AMessageBehindALostOneFails) {
