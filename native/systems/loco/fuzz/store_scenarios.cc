@@ -20,7 +20,6 @@ using check::Value;
 
 constexpr std::uint64_t kLongestPause = 2000;  // ns
 constexpr std::uint32_t kMostErrors = 2;       // of a client, which then ends
-constexpr Time kPatience = 30 * kMillisecond;  // the retries last 8 ms, a report as long
 
 /// Does one operation at a time. An error ends the operation, which may have happened or not.
 template <class Side>
@@ -254,7 +253,7 @@ class StoreNode {
     options.max_in_flight = 64;
     options.blocks = 32;
     options.block_bytes = Sherman::kLeafBytes;
-    options.wait_timeout = kPatience;
+    options.wait_timeout = world.shape.patience(world.options.nodes);
     options.bugs = Bugs::named(world.options.mutation);
     return options;
   }

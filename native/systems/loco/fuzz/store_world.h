@@ -75,6 +75,12 @@ struct Shape {
   Load load = Load::kRefills;
   bool watched() const { return load >= Load::kWatchedRefills; }
   bool only_reads(std::uint32_t caller) const { return watched() && caller != 0; }
+  /// How long a client waits: as long as the retries of a connection (8 ms) and a report, and for
+  /// all who may have its lock before it. A change takes half a millisecond on a slow network.
+  Time patience(NodeId nodes) const {
+    const std::uint64_t turns = std::max<std::uint64_t>(kCallers * window, lock.max_handovers);
+    return 20 * kMillisecond + static_cast<Time>(nodes * turns / locks) * kMillisecond / 2;
+  }
   /// Returns the first operation of a client, and the first one after its last. A client that only
   /// reads has more: a lookup takes a small part of the time of a change.
   std::pair<std::uint32_t, std::uint32_t> operations_of(const fuzz::Options& options,
