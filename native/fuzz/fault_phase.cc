@@ -18,14 +18,14 @@ constexpr Time kQuiet = 20 * kMillisecond;
 
 }  // namespace
 
-FaultPhase::FaultPhase(Options& options, Outcome& outcome)
+FaultPhase::FaultPhase(Options& options, Outcome& outcome, std::uint64_t least_share)
     : faults_(options.faults), outcome_(outcome) {
   Rng rng(options.seed, -1, "fuzz phase");
   pace_ = kPaces[rng.below(kPaces.size())];
   if (options.memory.is_weak() && rng.below(2) == 0) options.memory.read_gap_ns = kLongGap;
   if (options.memory.is_weak() && rng.below(2) == 0) options.memory.max_delay_ns = kLongDelay;
   options.faults.at_once = rng.below(4) == 0;
-  const std::uint64_t share = 60 + rng.below(41);  // percent
+  const std::uint64_t share = least_share + rng.below(101 - least_share);  // percent
   const std::uint64_t last = 1 + std::uint64_t{options.operations} * share / 100;
   for (std::size_t i = 0; i < kFaults; ++i) {
     const auto fault = static_cast<Fault>(i);

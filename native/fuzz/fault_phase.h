@@ -17,9 +17,10 @@ namespace pyrdma::fuzz {
 
 class FaultPhase {
  public:
-  /// Draws the phase and sets the faults and the memory of `options` accordingly. A heal_at that is
-  /// set already alone decides the end of the faults. All arguments outlive the phase.
-  FaultPhase(Options& options, Outcome& outcome);
+  /// Draws the phase and sets the faults and the memory of `options` accordingly. The faults last
+  /// for `least_share` percent of the operations or more. A heal_at that is set already alone
+  /// decides the end of the faults. All arguments outlive the phase.
+  FaultPhase(Options& options, Outcome& outcome, std::uint64_t least_share = 60);
   /// A run without progress() for `patience` of virtual time fails. The limit that the cluster has
   /// at its begin stays a bound from below.
   void attach(fabric::sim::SimCluster& cluster, Time patience = 200 * kMillisecond);

@@ -255,6 +255,58 @@ TEST(LocoDroppedSim, AnInsertionThatTimesOutGoesOn) {
   });
 }
 
+// Node 0 keeps the lock of the key for longer than the patience of node 1.
+TEST(LocoDroppedSim, AChangeThatGetsNoLockInTimeIsOver) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    StoreNode node(env, env.node() == 1 ? 10 * kMillisecond : 100 * kMillisecond);
+    auto& [manager, store, barrier, me] = node;
+    barrier.wait(me);
+    if (env.node() == 0) {
+      cluster.pause(2, 35 * kMillisecond);
+      EXPECT_EQ(store.insert(me, 7, Value{}), Outcome::kOk);
+    } else if (env.node() == 1) {
+      env.sleep_until(env.now() + kMillisecond);
+      KvOperation update(store, me);
+      update.update(7, Value{});
+      const auto wait = [&, &me = me] { me.wait_until([&] { return update.poll(); }, "the end"); };
+      const auto poll = [&, &manager = manager] {
+        while (env.now() < 30 * kMillisecond && !update.poll()) manager.turn();
+      };
+      EXPECT_TRUE(refuses(wait, ErrorCode::kTimeout, {"no the end within 10 ms"}));
+      EXPECT_TRUE(refuses(poll, ErrorCode::kTimeout, {"lock"}));
+      EXPECT_TRUE(update.over());
+      env.sleep_until(env.now() + 40 * kMillisecond);
+      update.update(7, Value{});
+      wait();
+      EXPECT_EQ(update.outcome(), Outcome::kOk);
+    }
+    env.sleep_until(200 * kMillisecond);
+    manager.leave();
+  });
+}
+
+TEST(LocoDroppedSim, AChangeWhoseLockIsAtADeadNodeIsOver) {
+  fabric::sim::SimCluster cluster(sim_options(3));
+  cluster.run([&](Env& env) {
+    StoreNode node(env, 50 * kMillisecond);
+    auto& [manager, store, barrier, me] = node;
+    barrier.wait(me);
+    if (env.node() == 2) {
+      cluster.kill(2);
+      env.sleep_until(kForever);
+    }
+    Key key = 0;
+    while (hash_of(key) % 3 != 2) ++key;
+    KvOperation update(store, me);
+    update.update(key, Value{});
+    const auto wait = [&, &me = me] { me.wait_until([&] { return update.poll(); }, "the end"); };
+    EXPECT_EQ(blamed_by(wait), std::vector<NodeId>{2});
+    EXPECT_TRUE(update.over());
+    env.sleep_until(kSecond);  // the others need this node
+  });
+}
+
 // The locks of node 1 are destroyed while its acquisition waits, as when its error unwinds. The
 // ticket is passed on all the same, at every step of the acquisition.
 TEST(LocoDroppedSim, ATicketIsPassedOnAlthoughTheLocksAreDestroyed) {

@@ -42,7 +42,7 @@ void Node::look_around() {
   look_at_variables(me);
   look_at_words(me);
   drain_rings(me);
-  if (is_member()) drain_queue(me);
+  if (is_member() && !world_.locks_alone) drain_queue(me);
   if (is_member()) take_locks(me);
   if (store_) read_keys(me);
   ++world_.looked;

@@ -32,6 +32,11 @@ class Fates {
   bool any_dead() const;
   /// The nodes that live.
   std::vector<NodeId> survivors() const;
+  /// Returns why survivors did not look around: `otherwise` if no node died. A literal.
+  const char* why_nobody_looked(const char* otherwise) const {
+    if (!any_dead()) return otherwise;
+    return survivors().empty() ? "all nodes died" : "a node died before the others were ready";
+  }
   /// Returns the text of each error that is not right.
   std::vector<std::string> wrong_errors() const;
 

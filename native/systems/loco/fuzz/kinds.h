@@ -9,6 +9,7 @@
 #include <array>
 #include <vector>
 
+#include "fabric/sim/cluster.h"
 #include "fuzz/scenario.h"
 
 namespace pyrdma::loco {
@@ -46,19 +47,45 @@ inline bool have_crashes(const FaultOptions& faults) {
   return std::ranges::any_of(kCrashes, [&](Fault kind) { return faults[kind].rate > 0; });
 }
 
-/// Leaves one kind of crash, or none, and spreads most crashes over the operations: with all kinds
-/// half of the seeds would have a crash, many of them during the set-up. Kinds that the user has
-/// named stay as they are.
-inline void choose_crashes(fuzz::Options& options) {
-  if (!options.asked.empty()) return;
-  Rng rng(options.seed, -1, "fuzz loco crashes");
-  const Fault chosen = kCrashes[rng.below(kCrashes.size())];
-  for (const Fault kind : kCrashes) {
-    FaultOptions::Setting& setting = options.faults[kind];
-    if (kind != chosen) setting.rate = 0;
-    if (setting.rate > 0 && setting.windows == 0 && rng.below(4) != 0)
-      setting.windows = 1 + static_cast<std::uint32_t>(rng.below(3));
+/// The crashes of a run. No node recovers, and the clients of the others soon end. So the first
+/// crash falls anywhere among the operations, and the other ones follow it closely. Windows that
+/// are spread one by one would leave one crash, early: the first of several.
+class Crashes {
+ public:
+  /// Leaves one kind of crash, or none: with all kinds half of the seeds would have a crash. A few
+  /// seeds have crashes at random times, also while the nodes set themselves up. Kinds that the
+  /// user has named stay as they are.
+  explicit Crashes(fuzz::Options& options) : rng_(options.seed, -1, "fuzz loco crashes") {
+    if (!options.asked.empty()) return;
+    const Fault chosen = kCrashes[rng_.below(kCrashes.size())];
+    const bool any_time = rng_.below(16) == 0;
+    for (const Fault kind : kCrashes) {
+      FaultOptions::Setting& setting = options.faults[kind];
+      if (kind != chosen) setting.rate = 0;
+      if (setting.rate <= 0) continue;
+      setting.windows = any_time ? 0 : 1;
+      if (any_time) continue;
+      least_share_ = 100;
+      kind_ = kind;
+      // Somebody is left to look around.
+      if (options.nodes > 2 && rng_.below(2) == 0)
+        left_ = 1 + rng_.below(std::min<NodeId>(3, options.nodes - 2));
+    }
   }
-}
+  /// For FaultPhase: crashes need faults until the last operation.
+  std::uint64_t least_share() const { return least_share_; }
+  /// An operation begins after `dead` crashes.
+  void operation(fabric::sim::SimCluster& cluster, std::uint64_t dead) {
+    if (dead == 0 || left_ == 0 || rng_.below(4) != 0) return;
+    --left_;
+    cluster.open_fault(kind_);
+  }
+
+ private:
+  Rng rng_;
+  std::uint64_t least_share_ = 60;
+  Fault kind_ = Fault::crash;
+  std::uint64_t left_ = 0;  // after the first
+};
 
 }  // namespace pyrdma::loco

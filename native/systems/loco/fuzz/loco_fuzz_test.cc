@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "fuzz/small_test.h"
+#include "systems/loco/fuzz/crash_times_test.h"
 #include "systems/system.h"
 
 namespace pyrdma::loco {
@@ -22,6 +22,7 @@ fuzz::Options drawn(std::uint64_t seed) { return fuzz::small_options(seed, {2, 1
 
 TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   fuzz::Sums sums;
+  CrashTimes crashes;
   for (std::uint64_t seed = 1; seed <= kLocoSeeds; ++seed) {
     const fuzz::Options options = drawn(seed);
     const fuzz::Outcome outcome = run(channels(), options);
@@ -30,12 +31,14 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
       EXPECT_EQ(outcome.fingerprint, run(channels(), options).fingerprint) << "seed " << seed;
     }
     sums.add(outcome);
+    crashes.add(outcome, options);
   }
   EXPECT_GT(sums.ok, kLocoSeeds * 20);
   EXPECT_GT(sums.checked, kLocoSeeds * 20);
   EXPECT_EQ(sums.undecided, 0U);
   EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
   EXPECT_GT(sums.late_crashes, kLocoSeeds / 20) << "crashes after 50 operations";
+  crashes.expect_spread(kLocoSeeds);
   EXPECT_EQ(fuzz::checks_too_rare(channels(), sums), "");
   if (fuzz::kSlowed) return;  // too few seeds for the counts below
   std::vector<Fault> kinds = channels().faults();
@@ -47,26 +50,6 @@ TEST(LocoFuzz, ChannelsKeepTheirPropertiesUnderFaults) {
   }
   for (const std::string_view branch : channels().branches)
     EXPECT_GE(sums.branches.at(branch), 100U) << branch;
-}
-
-// Where the first crash falls among the operations, and how many crashes a run has.
-TEST(LocoFuzz, CrashesFallAmongAllOperations) {
-  const fuzz::Scenario& locks = fuzz::scenario_named(systems::scenarios(), "loco_locks");
-  constexpr std::uint64_t kSeeds = 200;
-  std::array<std::uint64_t, 4> quarters{};
-  std::uint64_t single = 0, several = 0;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    const fuzz::Options options = drawn(seed);
-    const fuzz::Outcome outcome = run(locks, options);
-    if (outcome.crashed_after.empty()) continue;
-    ++(outcome.crashed_after.size() == 1 ? single : several);
-    ++quarters[std::min<std::uint64_t>(3, outcome.crashed_after.front() * 4 / options.operations)];
-  }
-  EXPECT_GE(single, kSeeds / 10);
-  EXPECT_GE(several, kSeeds / 100);
-  // The faults end after 60 % of the operations or later.
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_GE(quarters.at(i), kSeeds / 50) << "quarter " << i;
-  EXPECT_GE(quarters[3], 1U);
 }
 
 // The ablation switches `needs` off: strong memory for late placement and torn reads, the fault

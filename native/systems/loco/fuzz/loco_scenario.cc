@@ -57,9 +57,9 @@ fuzz::Outcome run_channels(const fuzz::Options& wanted, bool locks_alone) {
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
   keep_ways_short(options.faults);
-  choose_crashes(options);
-  fuzz::FaultPhase phase(options, outcome);
-  World world(options, outcome, phase, locks_alone);
+  Crashes crashes(options);
+  fuzz::FaultPhase phase(options, outcome, crashes.least_share());
+  World world(options, outcome, phase, crashes, locks_alone);
   world.bugs = Bugs::named(options.mutation);
   sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
   world.cluster = &cluster;

@@ -146,7 +146,7 @@ void Node::run_epoch(std::uint32_t epoch, std::uint32_t caller) {
   const std::vector<Planned>& plan = plans_[caller];
   for (std::size_t i = plan.size() * epoch / kEpochs; i < plan.size() * (epoch + 1) / kEpochs;
        ++i) {
-    const std::uint64_t mark = world_.phase.operation();
+    const std::uint64_t mark = world_.operation();
     if (world_.options.keeps(plan[i].id)) {
       if (plan[i].pause_ns != 0) env_.sleep_until(env_.now() + plan[i].pause_ns);
       act(me, plan[i]);

@@ -27,7 +27,7 @@ using check::Function;
 using check::Value;
 
 constexpr std::uint32_t kClients = 3;             // per node
-constexpr Time kWaitTimeout = 40 * kMillisecond;  // the retries last 8 ms, a report as long
+constexpr Time kWaitTimeout = 30 * kMillisecond;  // the retries last 8 ms, reports in a row longer
 constexpr Time kRecovery = 10 * kSecond;          // of virtual time, for nodes that wait in turn
 
 const std::vector<fuzz::FaultsLeftOut> kLeftOutOfCuts{

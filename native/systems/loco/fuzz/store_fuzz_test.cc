@@ -5,15 +5,13 @@
 #include <string_view>
 
 #include "fuzz/small_test.h"
+#include "systems/loco/fuzz/crash_times_test.h"
 #include "systems/system.h"
 
 namespace pyrdma::loco {
 namespace {
 
-// The model of Sherman has no rare branch, and so fewer seeds.
-std::uint64_t store_seeds(std::string_view name) {
-  return (fuzz::kSlowed ? 100 : name == "loco_store" ? 500 : 100) * fuzz::search_factor();
-}
+const std::uint64_t kStoreSeeds = (fuzz::kSlowed ? 100 : 600) * fuzz::search_factor();
 
 class StoreFuzz : public testing::TestWithParam<const char*> {
  protected:
@@ -21,24 +19,27 @@ class StoreFuzz : public testing::TestWithParam<const char*> {
     return fuzz::scenario_named(systems::scenarios(), GetParam());
   }
   static fuzz::Options drawn(std::uint64_t seed) {
-    fuzz::Options options = fuzz::small_options(seed, {3, 500, 500, false});
+    fuzz::Options options = fuzz::small_options(seed, {2, 300, 500, false});
     if (seed % 2 == 0) options.faults.enable(Fault::preemption, 2);  // threads meet at the index
     return options;
   }
 };
 
 TEST_P(StoreFuzz, HistoriesAreLinearizable) {
-  const std::uint64_t seeds = store_seeds(GetParam());
   fuzz::Sums sums;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
-    const fuzz::Outcome outcome = run(scenario(), drawn(seed));
+  CrashTimes crashes;
+  for (std::uint64_t seed = 1; seed <= kStoreSeeds; ++seed) {
+    const fuzz::Options options = drawn(seed);
+    const fuzz::Outcome outcome = run(scenario(), options);
     EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << "\n" << describe(outcome);
     sums.add(outcome);
+    crashes.add(outcome, options);
   }
-  EXPECT_GT(sums.checked, seeds * 500);
+  EXPECT_GT(sums.checked, kStoreSeeds * 300);
   EXPECT_EQ(sums.undecided, 0U);
   EXPECT_GE(2 * sums.begun_under_faults, sums.begun) << "faults ended too early";
-  EXPECT_GT(sums.late_crashes, seeds / 20) << "crashes after 50 operations";
+  EXPECT_GT(sums.late_crashes, kStoreSeeds / 20) << "crashes after 50 operations";
+  crashes.expect_spread(kStoreSeeds);
   EXPECT_EQ(fuzz::checks_too_rare(scenario(), sums), "");
   if (fuzz::kSlowed) return;
   for (const std::string_view branch : scenario().branches)

@@ -1,6 +1,7 @@
 #include "systems/loco/fuzz/store_scenarios.h"
 
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -19,7 +20,6 @@ using check::Value;
 
 constexpr std::uint64_t kLongestPause = 2000;  // ns
 constexpr std::uint32_t kMostErrors = 2;       // of a client, which then ends
-constexpr Time kPatience = 30 * kMillisecond;  // the retries last 8 ms, a report as long
 
 /// Does one operation at a time. An error ends the operation, which may have happened or not.
 template <class Side>
@@ -84,7 +84,7 @@ class Client {
     const Outcome outcome = operation_->state.outcome();
     const bool done = outcome == Outcome::kOk;
     const Function f = request_.f;
-    // An update of a missing key did not happen; an insertion without room did not happen either.
+    // It did not happen: an update of a missing key, an insertion without room.
     const bool failed = outcome == Outcome::kFull || (f == Function::kPut && !done);
     Value value = Value::none();
     if (!failed && (f == Function::kInsert || f == Function::kDelete)) value = Value::boolean(done);
@@ -120,11 +120,9 @@ class Drawing {
         side_(side),
         env_(me.env()),
         client_(world, side, me),
+        only_reads_(world.shape.only_reads(me.index())),
         rng_(world.options.seed, number, "fuzz store operations") {
-    const std::uint32_t clients = world.options.nodes * kCallers * world.shape.window;
-    const std::uint64_t operations = world.options.operations;
-    next_ = static_cast<std::uint32_t>(operations * number / clients);
-    end_ = static_cast<std::uint32_t>(operations * (number + 1) / clients);
+    std::tie(next_, end_) = world.shape.operations_of(world.options, number);
   }
 
   bool over() const { return !client_.busy() && next_ == end_; }
@@ -146,12 +144,16 @@ class Drawing {
  private:
   void draw() {
     const std::uint32_t id = next_++;
-    const Request request{side_.draw(rng_), rng_.below(world_.shape.keys), 1 + std::uint64_t{id}};
-    const std::uint64_t pause =
-        rng_.below(3) == 0 ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
+    const Request request{only_reads_ ? Function::kGet : side_.draw(rng_),
+                          rng_.below(world_.shape.keys), 1 + std::uint64_t{id}};
+    // The next request of a connection places late writes, so who pauses leaves them late.
+    const bool pauses = world_.shape.load == Load::kWatchedUpdates || rng_.below(3) == 0;
+    const std::uint64_t pause = pauses ? rng_.below(kLongestPause) * world_.phase.pace() : 0;
     mark_ = world_.phase.operation();
+    world_.crashes.operation(*world_.cluster, world_.outcome.crashed_after.size());
     if (!world_.options.keeps(id)) return world_.phase.ended(mark_);
-    if (pause != 0) env_.work(static_cast<Time>(pause));
+    // Not work(), for which a slow node takes longer than the others wait.
+    if (pause != 0) env_.sleep_until(env_.now() + static_cast<Time>(pause));
     if (!client_.begin(request)) world_.phase.ended(mark_);
     if (client_.errors() >= kMostErrors) next_ = end_;
   }
@@ -160,6 +162,7 @@ class Drawing {
   Side& side_;
   Env& env_;
   Client<Side> client_;
+  const bool only_reads_;
   Rng rng_;
   std::uint32_t next_ = 0, end_ = 0;  // numbers of operations
   std::uint64_t mark_ = 0;
@@ -250,7 +253,7 @@ class StoreNode {
     options.max_in_flight = 64;
     options.blocks = 32;
     options.block_bytes = Sherman::kLeafBytes;
-    options.wait_timeout = kPatience;
+    options.wait_timeout = world.shape.patience(world.options.nodes);
     options.bugs = Bugs::named(world.options.mutation);
     return options;
   }
@@ -258,10 +261,10 @@ class StoreNode {
 
   void run_caller(Caller& me) {
     std::vector<std::unique_ptr<Drawing<Side>>> clients;
-    for (std::uint32_t i = 0; i < world_.shape.window; ++i) {
-      const std::uint32_t number = (env_.node() * kCallers + me.index()) * world_.shape.window + i;
-      clients.push_back(std::make_unique<Drawing<Side>>(world_, side_, me, number));
-    }
+    const std::uint32_t n = world_.shape.window,
+                        all = (env_.node() * kCallers + me.index() + 1) * n;
+    for (std::uint32_t i = all - n; i < all; ++i)
+      clients.push_back(std::make_unique<Drawing<Side>>(world_, side_, me, i));
     const auto turn = [&] {
       bool any = false;
       for (const auto& client : clients) any |= !client->over() && client->turn();
@@ -390,10 +393,8 @@ void check_end(World& world) {
     world.outcome.made("end");
     world.outcome.made("after a crash");
   }
-  const bool crashed = world.fates.any_dead();
-  world.outcome.skipped("end", crashed ? "a node died before the others were ready" : "an error");
-  world.outcome.skipped("after a crash",
-                        crashed ? "a node died before the others were ready" : "no node died");
+  world.outcome.skipped("end", world.fates.why_nobody_looked("an error"));
+  world.outcome.skipped("after a crash", world.fates.why_nobody_looked("no node died"));
 }
 
 template <class Side>
@@ -402,9 +403,9 @@ fuzz::Outcome run_store(const fuzz::Options& wanted) {
   fuzz::Options options = wanted;
   fuzz::hasten_control_path(options.profile);
   keep_ways_short(options.faults);
-  choose_crashes(options);
-  fuzz::FaultPhase phase(options, outcome);
-  World world{options, outcome, phase};
+  Crashes crashes(options);
+  fuzz::FaultPhase phase(options, outcome, crashes.least_share());
+  World world{options, outcome, phase, crashes};
   fabric::sim::SimCluster cluster(fuzz::simulation_of(options, 8 * options.recovery_limit));
   world.cluster = &cluster;
   phase.attach(cluster);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "check/history.h"
@@ -12,6 +13,7 @@
 #include "systems/loco/baselines/sherman.h"
 #include "systems/loco/fuzz/fates.h"
 #include "systems/loco/fuzz/first_numbers.h"
+#include "systems/loco/fuzz/kinds.h"
 #include "systems/loco/fuzz/lock_use.h"
 #include "systems/loco/fuzz/places.h"
 #include "systems/loco/fuzz/presets.h"
@@ -22,6 +24,11 @@ namespace pyrdma::loco::stores {
 using check::Function;
 
 inline constexpr std::uint32_t kCallers = 3;  // per node
+
+/// What the clients do. They fill slots again often, or change values often. Where they are
+/// watched, one client of each node does so and the others read: who waits for a change sees
+/// nothing, so it takes readers to see one that is not placed or not announced.
+enum class Load : std::uint8_t { kRefills, kUpdates, kWatchedRefills, kWatchedUpdates };
 
 /// What a seed draws. One key or few keys make clients contend; many keys let announcements fill
 /// the tracker's ring.
@@ -34,21 +41,26 @@ struct Shape {
     };
     keys = one_of(2, 4, 4, 4, 4, 12, 12, 40);
     if (options.nodes <= 3 && rng.below(4) == 0) keys = 1;  // more clients: the checker gives up
-    locks = one_of(1, std::max(1U, keys / 2), std::max(1U, keys * 2 / 3), keys);
+    locks = one_of(1, std::max(1U, keys / 2), keys, 2 * keys);
     window = one_of(1, 1, 2);
     value_words = one_of(1, 1, 1, 1, 12, 100);
     loaded = rng.below(2) == 0;
     stored = rng.below(2) == 0;
     slots = one_of(1, 2, 3) + (keys > 4 || loaded ? keys / options.nodes : 0);
     tracker_bytes = one_of(128, 128, 256, 2048);
-    tracker_hold = one_of(0, 400, 400, 400, 400, 1000) * kMicrosecond;
+    tracker_hold = one_of(0, 100, 400, 400) * kMicrosecond;
     tracker_pause = one_of(5, 10, 40) * kMicrosecond;
     const Preset drawn = rng.below(2) == 0 ? Preset::kPaper : Preset::kBest;
     lock = TicketLockOptions::of(preset_of(options, drawn));
     lock.max_handovers = one_of(1, 16);
     if (rng.below(3) == 0) lock.placement = Placement::kDevice;  // its words begin with 0
     if (lock.placement == Placement::kHost) lock.first_ticket = first.lock_ticket;
-    refills = rng.below(3) != 0;
+    load = std::array{
+        Load::kRefills,        Load::kRefills,        Load::kUpdates,
+        Load::kWatchedRefills, Load::kWatchedRefills, Load::kWatchedUpdates}[rng.below(6)];
+    // An insertion that waits for a slot fills it as soon as its removal is heard.
+    if (load == Load::kWatchedRefills && !loaded && keys <= 4) slots = 1;
+    if (watched() && rng.below(2) == 0) tracker_hold = 0;
     local_queues = rng.below(4) != 0;
     grant = rng.below(4) != 0 ? Grant::kTestAndSet : Grant::kTicket;
   }
@@ -60,7 +72,32 @@ struct Shape {
   std::uint64_t slots = 0;              // of each node; few, so that they are filled again
   Time tracker_hold = 0, tracker_pause = 0;
   TicketLockOptions lock;
-  bool refills = false;       // slots are filled again often; otherwise values change often
+  Load load = Load::kRefills;
+  bool watched() const { return load >= Load::kWatchedRefills; }
+  bool only_reads(std::uint32_t caller) const { return watched() && caller != 0; }
+  /// How long a client waits: as long as the retries of a connection (8 ms) and a report, and for
+  /// all who may have its lock before it. A change takes half a millisecond on a slow network.
+  Time patience(NodeId nodes) const {
+    const std::uint64_t turns = std::max<std::uint64_t>(kCallers * window, lock.max_handovers);
+    return 20 * kMillisecond + static_cast<Time>(nodes * turns / locks) * kMillisecond / 2;
+  }
+  /// Returns the first operation of a client, and the first one after its last. A client that only
+  /// reads has more: a lookup takes a small part of the time of a change.
+  std::pair<std::uint32_t, std::uint32_t> operations_of(const fuzz::Options& options,
+                                                        std::uint32_t client) const {
+    const auto weight = [&](std::uint32_t i) {
+      return only_reads(i / window % kCallers) ? 8U : 1U;
+    };
+    std::uint64_t before = 0, all = 0;
+    for (std::uint32_t i = 0; i < options.nodes * kCallers * window; ++i) {
+      if (i < client) before += weight(i);
+      all += weight(i);
+    }
+    const auto place = [&](std::uint64_t weights) {
+      return static_cast<std::uint32_t>(options.operations * weights / all);
+    };
+    return {place(before), place(before + weight(client))};
+  }
   bool local_queues = false;  // of Sherman, as grant
   Grant grant = Grant::kTestAndSet;
   FirstNumbers first;
@@ -70,6 +107,7 @@ struct World {
   const fuzz::Options& options;
   fuzz::Outcome& outcome;
   fuzz::FaultPhase& phase;
+  Crashes& crashes;
   fabric::sim::SimCluster* cluster = nullptr;
   const Shape shape{options};
   Fates fates{options.nodes};
@@ -119,10 +157,23 @@ class LocoSide {
                                   Function::kPut, Function::kInsert, Function::kDelete};
     constexpr std::array kRefills{Function::kGet,    Function::kGet,    Function::kGet,
                                   Function::kGet,    Function::kGet,    Function::kGet,
-                                  Function::kGet,    Function::kPut,    Function::kInsert,
+                                  Function::kPut,    Function::kInsert, Function::kInsert,
                                   Function::kInsert, Function::kDelete, Function::kDelete};
-    return world_.shape.refills ? kRefills[rng.below(kRefills.size())]
-                                : kUpdates[rng.below(kUpdates.size())];
+    constexpr std::array kWatchedRefills{Function::kInsert, Function::kInsert, Function::kInsert,
+                                         Function::kDelete, Function::kDelete};
+    constexpr std::array kWatchedUpdates{Function::kPut, Function::kPut,    Function::kPut,
+                                         Function::kPut, Function::kInsert, Function::kDelete};
+    switch (world_.shape.load) {
+      case Load::kRefills:
+        return kRefills[rng.below(kRefills.size())];
+      case Load::kUpdates:
+        return kUpdates[rng.below(kUpdates.size())];
+      case Load::kWatchedRefills:
+        return kWatchedRefills[rng.below(kWatchedRefills.size())];
+      case Load::kWatchedUpdates:
+        break;
+    }
+    return kWatchedUpdates[rng.below(kWatchedUpdates.size())];
   }
   /// The node that has the key's value; nothing if this node knows of no value.
   std::optional<NodeId> place_of(Key key) {

@@ -13,6 +13,7 @@
 #include "fuzz/fault_phase.h"
 #include "systems/loco/bugs.h"
 #include "systems/loco/fuzz/fates.h"
+#include "systems/loco/fuzz/kinds.h"
 #include "systems/loco/fuzz/lock_use.h"
 #include "systems/loco/fuzz/places.h"
 
@@ -34,8 +35,10 @@ enum class Log : std::uint8_t { kWords, kQueue, kLocks, kBarriers, kStore, kCoun
 
 struct World {
   World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhase& phase,
-        bool locks_alone);
+        Crashes& crashes, bool locks_alone);
 
+  /// An operation begins; returns its mark.
+  std::uint64_t operation();
   void violation(const char* kind, const std::string& text);
   /// Of an operation after all clients have ended.
   std::int32_t next_process() { return processes++; }
@@ -46,6 +49,7 @@ struct World {
   const fuzz::Options& options;
   fuzz::Outcome& outcome;
   fuzz::FaultPhase& phase;
+  Crashes& crashes;
   const bool locks_alone;  // clients only take locks
   fabric::sim::SimCluster* cluster = nullptr;
   Bugs bugs;

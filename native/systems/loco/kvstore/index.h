@@ -65,7 +65,7 @@ class Index {
   std::uint64_t size() const { return used_; }  // entries of the table
   std::uint64_t bytes() const { return slots_ * sizeof(Entry); }
 
- public:
+ private:
   struct Entry {
     Key key;
     std::uint32_t slot;

@@ -106,8 +106,8 @@ bool KvOperation::advance(Time now) {
 bool KvOperation::has_lock(Time now) {
   try {
     return lock_.poll(now);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTimeout) step_ = Step::kOver;  // the acquisition has ended
+  } catch (const Error&) {
+    step_ = Step::kOver;  // the acquisition has ended, or passes its ticket on once it is dropped
     throw;
   }
 }

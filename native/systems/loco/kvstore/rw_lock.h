@@ -38,7 +38,7 @@ class RwLock {
     env_.notify(watch_);
   }
 
- public:
+ private:
   static constexpr std::uint32_t kWriter = 1U << 31;
   static constexpr std::uint32_t kWaiting = 1U << 30;
 
