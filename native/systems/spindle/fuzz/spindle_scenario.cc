@@ -50,7 +50,8 @@ void run_node(World& world, Env& env) {
 }
 
 // A small group soon has no majority under the rates of the table. So most seeds have as many kinds
-// of failures as a group of this size survives, each once; those with patient members have one.
+// of failures as a group of this size survives, each once, and two at most; those with patient
+// members have one.
 void lower_losses_of_members(fuzz::Options& options, bool is_patient) {
   if (!options.asked.empty()) return;
   Rng rng(options.seed, -1, "fuzz spindle losses");
@@ -64,7 +65,8 @@ void lower_losses_of_members(fuzz::Options& options, bool is_patient) {
   const auto kills = [](Fault fault) {
     return fault == Fault::crash || fault == Fault::host_crash || fault == Fault::battery_crash;
   };
-  const std::size_t survived = options.nodes < 3 ? rng.below(2) : (options.nodes - 1) / 2;
+  const std::size_t survived =
+      options.nodes < 3 ? rng.below(2) : std::min<std::size_t>((options.nodes - 1) / 2, 2);
   const std::size_t most = is_patient ? std::min<std::size_t>(survived, 1) : survived;
   while (on.size() > most) {
     const std::size_t left_out = rng.below(on.size());
