@@ -173,6 +173,27 @@ TEST_P(RuntimeCallers, AFencePlacesWhatWasWritten) {
   });
 }
 
+// A read that has completed has its value.
+TEST_P(RuntimeCallers, AnAwaitedPairHasCompletedItsLastRequest) {
+  run(2, [&](Env& env, const Kill&) {
+    Runtime runtime(env, options(1));
+    runtime.connect();
+    SharedWords words(runtime, "words", 1);
+    const NodeId peer = 1 - env.node();
+    const fabric::RemoteRegion there = words.at(peer);
+    Caller& me = runtime.caller(0);
+    MemRef block = me.block(8);
+    for (std::uint64_t round = 0; round < 20; ++round) {
+      *block.as<std::uint64_t>() = 7;
+      AckKey key = me.read(peer, there, 0, block.sge(8));
+      EXPECT_EQ(me.await_pair(peer), Status::kSuccess);
+      EXPECT_EQ(*block.as<std::uint64_t>(), 0U);
+      EXPECT_EQ(key.wait(), Status::kSuccess);
+    }
+    runtime.leave();
+  });
+}
+
 TEST_P(RuntimeCallers, AMarkIsReachedWhenItsWritesArePlaced) {
   run(2, [&](Env& env, const Kill&) {
     Runtime runtime(env, options(2));

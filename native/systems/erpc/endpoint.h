@@ -155,6 +155,8 @@ class Endpoint {
   /// Sessions that use receives: those of this endpoint as client, and as server.
   std::uint32_t client_sessions() const { return client_count_; }
   std::uint32_t server_sessions() const { return server_count_; }
+  /// Sessions of the server that have ended, and keep their memory until their handlers answer.
+  std::uint32_t kept_sessions() const;
   std::uint64_t memory_per_session() const;
   /// Calls `probe` with the round-trip time of each packet of the client that was sent once.
   void probe_round_trips(std::function<void(Time)> probe) { probe_ = std::move(probe); }

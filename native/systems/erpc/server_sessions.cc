@@ -1,4 +1,5 @@
 // Sessions of the server (eRPC, section 4.3): made at a client's request, ended by it or with it.
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -140,6 +141,11 @@ void Endpoint::end_server_session(ServerSession& session) {
     served_.erase(served);
   transport_.drain();
   reclaim(session);
+}
+
+std::uint32_t Endpoint::kept_sessions() const {
+  return static_cast<std::uint32_t>(std::ranges::count(
+      servers_, SessionState::kDisconnecting, [](const auto& each) { return each->state; }));
 }
 
 // Handlers that have not answered keep the session (appendix B).

@@ -104,16 +104,29 @@ void Node::check_sessions() {
     outcome.skipped("wrong session", "a session has ended");
   }
   if (!world_.shape.is_calm)
-    outcome.skipped("false death", "timeouts may be shorter than round trips");
-  else if (may_silence(world_.options.faults) || world_.endpoints_ended)
-    outcome.skipped("false death", "a fault makes nodes silent");
-  else if (world_.cluster->branches().contains("erpc/connect_refused"))
-    outcome.skipped("false death", "receives are used up");
-  else {
-    outcome.made("false death");
-    if (counters.lost_sessions != 0)
-      world_.violation("false death", me + " lost a session though no node was silent");
+    return outcome.skipped("false death", "timeouts may be shorter than round trips");
+  if (!knows_losses())
+    return outcome.skipped("false death", "nodes are silent, or refuse sessions");
+  outcome.made("false death");
+  if (counters.lost_sessions != 0 && !world_.endpoints_ended)
+    world_.violation("false death", me + " lost a session though no node was silent");
+  for (NodeId target = 0; target < env_.nodes(); ++target) {
+    for (const auto& session : sessions_[target]) {
+      if (session && endpoint_->is_lost(*session)) check_loss(*session, target);
+    }
   }
+}
+
+// Nothing but the end of an endpoint costs a session.
+bool Node::knows_losses() const {
+  return world_.shape.is_calm && !may_silence(world_.options.faults) &&
+         !world_.cluster->branches().contains("erpc/connect_refused");
+}
+
+void Node::check_loss(SessionId session, NodeId target) const {
+  if (knows_losses() && made_after_.at(session) == world_.endings[target])
+    world_.violation("false death", "node " + std::to_string(node_) + " lost a session to node " +
+                                        std::to_string(target) + ", whose endpoint lives");
 }
 
 // Packets of a session that wait for their time, and those behind them, keep their order.
@@ -167,7 +180,9 @@ void Node::end_sessions() {
   for (const SessionId session : std::exchange(lost_, {})) endpoint_->destroy_session(session);
   world_.outcome.made("session left");
   fuzz::Patience patience(this->patience());
-  const auto left = [this] { return endpoint_->server_sessions() + endpoint_->client_sessions(); };
+  const auto left = [this] {
+    return endpoint_->server_sessions() + endpoint_->client_sessions() + endpoint_->kept_sessions();
+  };
   while (left() != 0) {
     if (patience.is_over(env_.now(), left())) {
       return world_.violation("session left", "node " + std::to_string(node_) + " has " +

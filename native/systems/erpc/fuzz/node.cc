@@ -36,12 +36,13 @@ void Node::open() {
     }
   }
   lost_.clear();
+  made_after_.clear();
   sessions_.assign(env_.nodes(), std::vector<std::optional<SessionId>>(world_.shape.sessions + 1));
   register_handlers();
 }
 
 void Node::close(bool says_so) {
-  world_.sessions_ended = world_.endpoints_ended = true;
+  world_.endpoint_ended(node_);
   is_closing_ = true;
   endpoint_->close(says_so);
   endpoint_.reset();
@@ -136,6 +137,7 @@ std::optional<SessionId> Node::session_to(NodeId target, std::uint32_t number) {
   std::optional<SessionId>& session = sessions_[target][number];
   if (session && endpoint_->is_lost(*session)) {
     world_.sessions_ended = true;
+    check_loss(*session, target);
     if (world_.shape.keeps_lost && lost_.size() < kMostLost)
       lost_.push_back(*session);
     else
@@ -145,6 +147,7 @@ std::optional<SessionId> Node::session_to(NodeId target, std::uint32_t number) {
   if (!session) {
     try {
       session = endpoint_->create_session({target, 0});
+      made_after_[*session] = world_.endings[target];
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kExhausted) throw;
     }

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -78,6 +79,8 @@ class Node {
   void check_halves();
   void check_order();
   void check_sessions();
+  bool knows_losses() const;
+  void check_loss(SessionId session, NodeId target) const;
   void end_sessions();
   void call_everyone();
 
@@ -90,7 +93,8 @@ class Node {
   std::uint32_t working_ = 0;                                    // handlers that run in workers
   std::vector<std::vector<std::optional<SessionId>>> sessions_;  // by target
   std::vector<SessionId> lost_;                                  // kept, with successors
-  std::optional<std::uint64_t> mark_;  // of the operation, until a request takes it
+  std::map<SessionId, std::uint32_t> made_after_;  // endings of the target at that time
+  std::optional<std::uint64_t> mark_;              // of the operation, until a request takes it
   std::unique_ptr<Endpoint> endpoint_;
   // The destruction of the endpoint ends calls. Then no handler gets its answer.
   bool is_closing_ = false;

@@ -130,7 +130,7 @@ Shape draw_shape(const fuzz::Options& wanted) {
   // Some properties can be judged only where every session lives to the end.
   Rng life(wanted.seed, -1, "fuzz erpc life");
   shape.is_steady = life.below(5) == 0;
-  shape.is_calm = shape.is_steady && life.below(2) == 0;
+  shape.is_calm = life.below(shape.is_steady ? 2 : 6) == 0;
   shape.latest = options.failure_timeout;
   // A timeout below the round trip fills the receives with copies, behind which pings wait. The
   // memory of the first long message takes a millisecond.
@@ -138,7 +138,7 @@ Shape draw_shape(const fuzz::Options& wanted) {
     options.retransmission_timeout = std::max(options.retransmission_timeout, 100 * kMicrosecond);
     options.failure_timeout *= 10;
   }
-  shape.is_tight = rng.below(4) == 0 && !shape.is_steady;
+  shape.is_tight = rng.below(4) == 0 && !shape.is_steady && !shape.is_calm;
   // A session for which the receives do not suffice is lost after this time, and so is each request
   // of a handler that waits for it.
   options.connect_timeout = shape.is_tight ? 300 * kMicrosecond : 5 * kMillisecond;

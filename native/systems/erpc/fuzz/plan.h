@@ -55,7 +55,7 @@ struct Shape {
   Time latest = 0;               // answer of a handler that is late
   bool is_tight = false;         // the receives are too few for all sessions
   bool is_steady = false;        // no operation ends a session or an endpoint
-  bool is_calm = false;          // nor does a fault, and none makes a node silent
+  bool is_calm = false;          // no node is silent: a session is lost with an end of it alone
 };
 
 /// Some copies and disorder end no session. Any other fault may keep a node silent for long.

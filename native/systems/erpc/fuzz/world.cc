@@ -36,7 +36,8 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
       shape(draw_shape(wanted)),
       next(wanted.nodes),
       stages(wanted.nodes, Stage::kActs),
-      nodes(wanted.nodes) {
+      nodes(wanted.nodes),
+      endings(wanted.nodes) {
   for (NodeId node = 0; node < wanted.nodes; ++node)
     plans.push_back(draw_plan(wanted, shape, node, faults.pace()));
 }
@@ -81,7 +82,7 @@ std::pair<std::uint64_t, std::uint32_t> World::executes(NodeId server, Way way,
 }
 
 void World::client_died(NodeId node) {
-  sessions_ended = endpoints_ended = true;
+  endpoint_ended(node);
   for (Call& call : calls) {
     if (call.client == node && call.ended == 0) call.is_orphan = true;
   }

@@ -53,6 +53,10 @@ struct World {
   /// A handler has this request. Returns the salt of the answer and its length.
   std::pair<std::uint64_t, std::uint32_t> executes(NodeId server, Way way,
                                                    std::span<const std::byte> request);
+  void endpoint_ended(NodeId node) {
+    sessions_ended = endpoints_ended = true;
+    ++endings[node];
+  }
   /// The calls of a node that has died will not end.
   void client_died(NodeId node);
   bool all_at(Stage stage) const;
@@ -79,6 +83,7 @@ struct World {
   std::vector<std::size_t> next;            // operation of each node's plan
   std::vector<Stage> stages;                // by node
   std::vector<const Node*> nodes;           // by node; null while it is down
+  std::vector<std::uint32_t> endings;       // by node: endpoints that have ended
   std::deque<Call> calls;
   std::uint64_t tiny_begun = 0, tiny_executed = 0;
   std::uint64_t steps = 0;

@@ -15,10 +15,11 @@ constexpr std::byte kYes{1};
 
 }  // namespace
 
-RpcLinks::RpcLinks(Endpoint& endpoint, std::span<const NodeId> peers)
+RpcLinks::RpcLinks(Endpoint& endpoint, std::span<const NodeId> peers, std::size_t longest_request)
     : endpoint_(endpoint),
       sessions_(endpoint, peers),
       waits_(peers.empty()),
+      longest_request_(longest_request != 0 ? longest_request : max_message(endpoint.options())),
       long_messages_(mix64(static_cast<std::uint64_t>(endpoint.env().now()) ^
                            std::uint64_t{endpoint.env().incarnation()} << 48)) {
   for (const NodeId peer : peers) peer_of(peer).is_known = true;
@@ -153,7 +154,7 @@ void RpcLinks::send(NodeId to, std::span<const std::byte> message,
   Call& call = calls_[index];
   call.done = std::move(done);
   ++counters_.sent;
-  if (message.size() <= max_message(endpoint_.options())) {
+  if (message.size() <= longest_request_) {
     post(index, *session, kMessageRequest, {}, message);
     return;
   }
@@ -168,7 +169,7 @@ void RpcLinks::send(NodeId to, std::span<const std::byte> message,
 void RpcLinks::post_part(std::uint32_t index, SessionId session) {
   LongMessage& rest = *calls_[index].rest;
   const PartHeader header{rest.number, rest.bytes.size(), rest.sent};
-  const std::size_t room = max_message(endpoint_.options()) - sizeof header;
+  const std::size_t room = longest_request_ - sizeof header;
   const auto piece = std::span<const std::byte>(rest.bytes)
                          .subspan(rest.sent, std::min(room, rest.bytes.size() - rest.sent));
   rest.sent += piece.size();

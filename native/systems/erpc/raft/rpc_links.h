@@ -64,8 +64,9 @@ class RpcLinks final : public Links {
   /// Requests of one peer under way at most; further messages fail.
   static constexpr std::uint32_t kMostUnderWay = 256;
 
-  /// Begins sessions to endpoint 0 of the nodes in `peers`, and takes their messages.
-  RpcLinks(Endpoint& endpoint, std::span<const NodeId> peers);
+  /// Begins sessions to endpoint 0 of the nodes in `peers`, and takes their messages. A message of
+  /// more bytes than `longest_request` goes in parts; 0: than the endpoint's max_message.
+  RpcLinks(Endpoint& endpoint, std::span<const NodeId> peers, std::size_t longest_request = 0);
 
   /// Incoming messages go to `member`. Until then they are dropped.
   void connect_to(Member& member) { member_ = &member; }
@@ -132,6 +133,7 @@ class RpcLinks final : public Links {
   Member* member_ = nullptr;
   std::vector<Peer> peers_;
   const bool waits_;  // to be added, by a node that it does not know
+  const std::size_t longest_request_;
   Coming coming_;
   std::deque<Call> calls_;
   std::vector<std::uint32_t> free_calls_;

@@ -17,7 +17,7 @@ RpcMember::RpcMember(Env& env, const RpcMemberOptions& options)
   std::erase(peers, env.node());
   std::ranges::sort(peers);
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  links_ = std::make_unique<RpcLinks>(endpoint_, peers);
+  links_ = std::make_unique<RpcLinks>(endpoint_, peers, options.longest_request);
   MemberOptions member = options.member;
   member.max_message = RpcLinks::max_message(endpoint_.options());
   member_ = open_member(env, *links_, state_, member);

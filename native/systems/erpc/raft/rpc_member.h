@@ -21,6 +21,9 @@ struct RpcMemberOptions {
   /// Nodes that are heard from the begin, beside those of `member.group`. A member that waits to be
   /// added names members of its group here; without any it hears all nodes until it is added.
   std::vector<NodeId> contacts;
+  /// Bytes of a request with a Raft message; a longer message goes in parts (RpcLinks). 0: as many
+  /// as the endpoint's max_message.
+  std::size_t longest_request = 0;
   KvState::Options state;
   KvServer::Options server;
   /// A command that came at the first time was applied, and is being answered at the second one.

@@ -78,7 +78,7 @@ fuzz::Scenario raft_scenario() {
           7,
           true,
           2,
-          {{"equal states", 1}, {"exactly once", 1}},
+          {{"equal states", 1}, {"exactly once", 1}, {"kv", 0.98}},
           5};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "fuzz/simulation.h"
 
@@ -132,9 +133,11 @@ void Storm::begin(User& user) {
   ++outcome_.begun;
   if (faults_on_ && outcome_.begun > end_after_) end_of_faults();
   outcome_.begun_under_faults += faults_on_;
+  user.mark = effects();
   const bool of_store = user.op.act == Act::kPut || user.op.act == Act::kGet;
   if (!options_.keeps(user.op.id) || !of_store) {
     if (options_.keeps(user.op.id)) operate(user.op);
+    ended(user);
     begin_next(user);
     return;
   }
@@ -174,7 +177,19 @@ void Storm::take_answer(User& user, const KvAnswer& answer) {
                     is_put ? check::Function::kPut : check::Function::kGet,
                     check::Value::integer(static_cast<std::int64_t>(user.op.key)), got);
   digest_ = mix64(digest_ ^ static_cast<std::uint64_t>(world_.now()) ^ mix64(answer.version));
+  ended(user);
   begin_next(user);
+}
+
+// As FaultPhase counts it, which needs a simulated fabric.
+void Storm::ended(const User& user) {
+  ++outcome_.ended;
+  outcome_.met_fault += effects() != user.mark;
+}
+
+std::uint64_t Storm::effects() const {
+  const auto& reached = outcome_.faults.reached;
+  return std::accumulate(reached.begin(), reached.end(), std::uint64_t{0});
 }
 
 // Many puts at once, so that a batch of the log fills several sectors.

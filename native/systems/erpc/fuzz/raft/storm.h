@@ -39,6 +39,7 @@ class Storm {
     bool open = false;
     Planned op;
     std::int64_t value = 0;
+    std::uint64_t mark = 0;  // effects of faults when the operation began
   };
 
   static WorldOptions world_options(const fuzz::Options& options, FaultCounters& counters);
@@ -46,6 +47,8 @@ class Storm {
   void found(std::string_view kind, const std::string& text);
   void begin_next(User& user);
   void begin(User& user);
+  void ended(const User& user);
+  std::uint64_t effects() const;
   void take_answer(User& user, const KvAnswer& answer);
   void operate(const Planned& op);
   void flood();

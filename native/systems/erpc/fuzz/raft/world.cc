@@ -283,14 +283,19 @@ void World::run_clients() {
     const NodeId to = client.logic->target();
     at(now_ + some_delay(), [this, &client, to, bytes = *request] {
       if (!up(to) || nodes_[to]->paused) return;
-      nodes_[to]->server->submit(bytes, [this, &client](const KvAnswer& answer) {
+      nodes_[to]->server->submit(bytes, [this, &client, to](const KvAnswer& answer) {
         if (rng_.uniform() < options_.loss) return;
-        at(now_ + some_delay(), [this, &client, reply = encode(answer)] {
+        const auto arrive = [this, &client, reply = encode(answer)] {
           const auto result = client.logic->answer(now_, reply);
           if (!result) return;
           client.answer = result;
           if (client.on_answer) client.on_answer(*result);
-        });
+        };
+        at(now_ + some_delay(), arrive);
+        FaultStream& faults = *nodes_[to]->stream;
+        if (!faults.fire(Fault::duplicate)) return;
+        at(now_ + options_.delay * (Time{1} << rng_.below(10)), arrive);
+        faults.reach(Fault::duplicate);
       });
     });
   }

@@ -55,7 +55,8 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
   endpoint = scenario::draw_shape(wanted).options;
   endpoint.workers = 0;
   endpoint.backlog = 1U << 20U;
-  endpoint.retransmission_timeout = 20 * kMicrosecond + static_cast<Time>(rng.below(100'000));
+  endpoint.retransmission_timeout = 50 * kMicrosecond + static_cast<Time>(rng.below(200'000));
+  endpoint.least_timeout = endpoint.retransmission_timeout / 4;
   endpoint.failure_timeout = Time{500} * kMicrosecond << rng.below(4);
   endpoint.connect_interval = 50 * kMicrosecond;
   endpoint.connect_timeout = 10 * kMillisecond;
@@ -64,6 +65,8 @@ World::World(const fuzz::Options& wanted, fuzz::Outcome& result, fuzz::FaultPhas
   endpoint.overcommit = true;
   snapshot_threshold = 8 + static_cast<std::uint32_t>(rng.below(kMostSnapshotGap));
   pre_vote = rng.below(3) != 0;
+  Rng messages(wanted.seed, -1, "fuzz replicas messages");  // in half of the seeds they have parts
+  if (messages.below(2) == 0) longest_request = 64 + messages.below(192);
   const std::uint64_t keys = std::array<std::uint64_t, 4>{1, 3, 3, 10}[rng.below(4)];
   const std::uint64_t puts_of_4 = 1 + rng.below(3);
   for (std::uint32_t id = 0; id < wanted.operations; ++id) {
@@ -78,6 +81,7 @@ raft::RpcMemberOptions World::member_options() {
   made.endpoint = endpoint;
   made.endpoint.preallocated_bytes =
       std::min(128U, endpoint.packet_bytes == 0 ? ~0U : endpoint.packet_bytes - kHeaderRoom);
+  made.longest_request = longest_request;
   made.member.group = group;
   made.member.unit = 20 * kMicrosecond;
   made.member.election_timeout = 2 * kMillisecond;

@@ -46,6 +46,7 @@ struct World {
   Options endpoint;
   std::uint32_t snapshot_threshold = 20;
   bool pre_vote = true;
+  std::size_t longest_request = 0;  // see raft::RpcMemberOptions
   std::vector<NodeId> group;
   std::vector<raft::RpcMember*> running;             // by member; null while it is down
   std::vector<std::vector<PlannedOperation>> plans;  // by client
