@@ -35,7 +35,7 @@ Fate::Fate(World& world, Env& env)
       rng_(env.rng("fuzz tailwind fate")),
       patience_(world.options.recovery_limit),
       lost_patience_(world.options.recovery_limit / 4) {
-  if (world.shape.has_outage) outage_after_ = 1 + rng_.below(world.options.operations);
+  if (world.shape.outage) outage_after_ = 1 + rng_.below(world.options.operations);
 }
 
 void Fate::run() {
@@ -63,7 +63,7 @@ void Fate::draw(Time now) {
       may_begin(now, Fault::partition) && !world_.at_answer) {
     outage_after_ = 0;
     world_.at_answer = [this](NodeId) {
-      if (world_.unsettled() == 0) lose_power();
+      if (world_.unsettled() == 0) end_all();
     };
   }
   if (now >= again_) {
@@ -168,7 +168,7 @@ void Fate::end_dying() {
   std::erase_if(dying_, [&](const Dying& each) { return each.at <= now; });
 }
 
-/// `is_outage`: all servers lose power, so no primary replaces what batteries have saved.
+/// `is_outage`: all servers die, so no primary replaces what batteries have saved.
 void Fate::kill(NodeId node, Fault fault, bool is_outage) {
   ++world_.outcome.faults.fired[static_cast<std::size_t>(fault)];
   ++world_.outcome.faults.reached[static_cast<std::size_t>(fault)];
@@ -176,7 +176,7 @@ void Fate::kill(NodeId node, Fault fault, bool is_outage) {
   world_.down.insert(node);
   for (auto& [id, life] : world_.lives) {
     if (id.node != node || life.has_ended) continue;
-    life.is_saved = is_outage;
+    life.is_saved = is_outage && fault == Fault::battery_crash;
     world_.server_ended(id);
   }
   const Crash crash = crash_of(fault);
@@ -211,9 +211,9 @@ bool Fate::kill_any(Fault fault) {
   return true;
 }
 
-void Fate::lose_power() {
+void Fate::end_all() {
   for (NodeId node = 0; node < world_.shape.store.servers; ++node)
-    if (!world_.down.contains(node)) kill(node, Fault::battery_crash, true);
+    if (!world_.down.contains(node)) kill(node, *world_.shape.outage, true);
 }
 
 void Fate::watch() {

@@ -37,7 +37,7 @@ class Fate {
   void begin(Fault fault);
   void crash_later(Fault fault);
   void await_moment();
-  void lose_power();
+  void end_all();
   void cut_off(NodeId server);
   void end_soon(NodeId node, Fault fault);
   void end_dying();

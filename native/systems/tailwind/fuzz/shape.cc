@@ -80,8 +80,12 @@ Shape::Shape(const fuzz::Options& options) {
   const bool has_crashes =
       has_any(options, {Fault::crash, Fault::host_crash, Fault::battery_crash});
   has_last_crash = store.replicas > 0 && rng.below(2) == 0 && has_crashes;
-  has_outage =
-      store.replicas > 0 && options.faults[Fault::battery_crash].rate > 0 && rng.below(4) != 0;
+  // Without batteries the logs are salvaged.
+  for (const Fault fault : {Fault::crash, Fault::host_crash})
+    if (options.faults[fault].rate > 0 && rng.below(8) == 0) outage = fault;
+  if (options.faults[Fault::battery_crash].rate > 0 && rng.below(4) != 0)
+    outage = Fault::battery_crash;
+  if (store.replicas == 0) outage.reset();
   is_rash = rng.below(8) == 0;
   if (store.replicas > 0) most_unsettled = static_cast<std::uint32_t>(rng.below(store.replicas));
   // A run comes near the ends, but not to them: a server without numbers ends.
