@@ -31,6 +31,8 @@ struct Shape {
   bool has_last_crash = false;
   /// All servers die at once, in this way. Only batteries save what their memory has.
   std::optional<Fault> outage;
+  /// Servers die in this way amid the work of their cleaners, again and again.
+  std::optional<Fault> cleaner_crash;
   /// Faults that cost servers do not wait until the store has got over the last ones.
   bool is_rash = false;
   /// So many servers may be missing, with data that the others do not have yet, when another one is
