@@ -51,6 +51,20 @@ TEST(TailwindFrames, TheIndexStaysSmall) {
   EXPECT_EQ(*found.begin(), 4991U);
 }
 
+TEST(TailwindFrames, AReplicaMayFillASegmentButNotMore) {
+  FakeDisk disk;
+  std::vector<std::string> problems;
+  Frames writer(disk, kMostBytes);
+  writer.find(problems);
+  write_frame(writer, 1);
+  const auto bytes = static_cast<std::uint32_t>(frame_data().size());
+  EXPECT_EQ(Frames(disk, bytes).find(problems).size(), 1U);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_TRUE(Frames(disk, bytes - 1).find(problems).empty());
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_NE(problems[0].find("larger segment_bytes"), std::string::npos) << problems[0];
+}
+
 TEST(TailwindFrames, ADiskThatFailsWhileTheIndexIsWrittenAnewHoldsUpNoRemoval) {
   FakeDisk disk;
   Frames frames(disk, kMostBytes);

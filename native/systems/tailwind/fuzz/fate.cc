@@ -35,14 +35,14 @@ Fate::Fate(World& world, Env& env)
       rng_(env.rng("fuzz tailwind fate")),
       patience_(world.options.recovery_limit),
       lost_patience_(world.options.recovery_limit / 4) {
-  if (world.shape.has_outage) outage_after_ = 1 + rng_.below(world.options.operations);
+  if (world.shape.outage) outage_after_ = 1 + rng_.below(world.options.operations);
 }
 
 void Fate::run() {
   while (!world_.is_over) {
     const Time next = now() + kLook;
     while (now() < next && !world_.is_over) {
-      const bool is_aimed = !dying_.empty() || world_.at_cleaning || world_.at_roll;
+      const bool is_aimed = !dying_.empty() || awaits_moment();
       env_.sleep_until(env_.now() + (is_aimed ? std::min(next - now(), kAimed) : next - now()));
       end_dying();
     }
@@ -63,7 +63,7 @@ void Fate::draw(Time now) {
       may_begin(now, Fault::partition) && !world_.at_answer) {
     outage_after_ = 0;
     world_.at_answer = [this](NodeId) {
-      if (world_.unsettled() == 0) lose_power();
+      if (world_.unsettled() == 0) end_all();
     };
   }
   if (now >= again_) {
@@ -72,8 +72,13 @@ void Fate::draw(Time now) {
   }
   if (now >= moment_until_) {
     moment_until_ = kForever;
-    if (world_.at_cleaning || world_.at_roll) kill_any(again_as_);
-    world_.at_cleaning = world_.at_roll = nullptr;
+    if (awaits_moment()) kill_any(again_as_);
+    world_.at_cleaning = world_.at_head = world_.at_roll = nullptr;
+  }
+  if (const auto& wanted = world_.shape.cleaner_crash;
+      wanted && !awaits_moment() && begun_ < kMostWindows && may_begin(now, *wanted)) {
+    ++begun_;
+    await_cleaner(*wanted);
   }
   if (waiting_.empty() || begun_ == kMostWindows || !may_begin(now, waiting_.front())) return;
   ++begun_;
@@ -113,17 +118,45 @@ void Fate::crash_later(Fault fault) {
     };
   } else if (when == 1 && !world_.at_write) {
     world_.at_write = soon;
-  } else if (when == 2 && moment_until_ == kForever) {
-    (world_.has_cleaned() || rng_.below(2) == 0 ? world_.at_cleaning : world_.at_roll) = soon;
-    await_moment();
+  } else if (when == 2 && !awaits_moment()) {
+    if (world_.has_cleaned() || rng_.below(2) == 0)
+      await_cleaner(fault);
+    else
+      world_.at_roll = soon;
+    moment_until_ = now() + kMoment;
   } else {
     kill_any(fault);
   }
 }
 
-void Fate::await_moment() {
-  moment_until_ = now() + kMoment;
+void Fate::await_cleaner(Fault fault) {
+  if (rng_.below(3) != 0) {
+    world_.at_head = [this, fault](NodeId server) {
+      if (may_kill(server)) end_at_head(server, fault);
+    };
+    return;
+  }
   for (auto& [id, life] : world_.lives) life.survivors.reset();
+  world_.at_cleaning = [this, fault](NodeId server) {
+    if (may_kill(server)) end_soon(server, fault);
+  };
+}
+
+/// The head may be nowhere when the node dies, while others have heard what had to wait for it. As
+/// many others die as the store survives.
+void Fate::end_at_head(NodeId server, Fault fault) {
+  std::vector<NodeId> others;
+  for (NodeId other = 0; other < world_.shape.store.servers; ++other)
+    if (other != server) others.push_back(other);
+  for (std::size_t i = others.size(); i > 1; --i) std::swap(others[i - 1], others[rng_.below(i)]);
+  const Time at = now() + static_cast<Time>(10 + rng_.below(30)) * kMicrosecond;
+  dying_.push_back({at, kForever, server, fault});
+  while (!others.empty() && may_kill(others.back())) {
+    dying_.push_back({at, kForever, others.back(), fault});
+    others.pop_back();
+  }
+  others.resize(others.size() / 2 + rng_.below(1 + others.size() % 2));
+  for (const NodeId deaf : others) world_.cluster->block(server, deaf, at - now() + kLook);
 }
 
 /// Nobody but the first client reaches the server, for longer than the others wait.
@@ -168,7 +201,7 @@ void Fate::end_dying() {
   std::erase_if(dying_, [&](const Dying& each) { return each.at <= now; });
 }
 
-/// `is_outage`: all servers lose power, so no primary replaces what batteries have saved.
+/// `is_outage`: all servers die, so no primary replaces what batteries have saved.
 void Fate::kill(NodeId node, Fault fault, bool is_outage) {
   ++world_.outcome.faults.fired[static_cast<std::size_t>(fault)];
   ++world_.outcome.faults.reached[static_cast<std::size_t>(fault)];
@@ -176,7 +209,7 @@ void Fate::kill(NodeId node, Fault fault, bool is_outage) {
   world_.down.insert(node);
   for (auto& [id, life] : world_.lives) {
     if (id.node != node || life.has_ended) continue;
-    life.is_saved = is_outage;
+    life.is_saved = is_outage && fault == Fault::battery_crash;
     world_.server_ended(id);
   }
   const Crash crash = crash_of(fault);
@@ -211,9 +244,9 @@ bool Fate::kill_any(Fault fault) {
   return true;
 }
 
-void Fate::lose_power() {
+void Fate::end_all() {
   for (NodeId node = 0; node < world_.shape.store.servers; ++node)
-    if (!world_.down.contains(node)) kill(node, Fault::battery_crash, true);
+    if (!world_.down.contains(node)) kill(node, *world_.shape.outage, true);
 }
 
 void Fate::watch() {

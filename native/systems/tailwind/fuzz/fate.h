@@ -36,8 +36,10 @@ class Fate {
   bool may_begin(Time now, Fault fault) const;
   void begin(Fault fault);
   void crash_later(Fault fault);
-  void await_moment();
-  void lose_power();
+  void await_cleaner(Fault fault);
+  void end_at_head(NodeId server, Fault fault);
+  bool awaits_moment() const { return world_.at_cleaning || world_.at_head || world_.at_roll; }
+  void end_all();
   void cut_off(NodeId server);
   void end_soon(NodeId node, Fault fault);
   void end_dying();

@@ -53,6 +53,9 @@ void serve(World& world, Env& env) {
       Server server(env, world.shape.store, life, world.bugs);
       world.server_began(server.id(), life == first);
       const Ending ending{world, server.id()};
+      server.log().on_head_without_cleaned = [&] {
+        if (world.at_head) std::exchange(world.at_head, nullptr)(env.node());
+      };
       Time next = 0;
       server.run([&] {
         const Time now = world.cluster->now();

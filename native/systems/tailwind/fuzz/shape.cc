@@ -46,8 +46,13 @@ Shape::Shape(const fuzz::Options& options) {
   store.workers = static_cast<std::uint32_t>(rng.below(4));
   store.group_commit = store.workers == 0 && rng.below(2) == 0;
   store.idle_after = rng.below(2) == 0 ? kMillisecond : 100 * kMillisecond;
+  for (const Fault fault : {Fault::crash, Fault::host_crash})
+    if (store.replicas > 0 && options.faults[fault].rate > 0 && rng.below(3) != 0)
+      cleaner_crash = fault;
   // With a small log the cleaner works.
-  store.log_bytes = std::uint64_t{1 << 20} << (rng.below(4) != 0 ? 0 : rng.below(4));
+  store.log_bytes = (256ULL << 10) << (cleaner_crash       ? rng.below(2)
+                                       : rng.below(4) != 0 ? rng.below(3)
+                                                           : rng.below(6));
   store.segment_bytes = (64U << 10) << rng.below(2);
   store.clean_below = rng.below(4) == 0 ? 0.1 : 0.5;
   // Logs of dead servers keep theirs until they are recovered, which needs others.
@@ -74,14 +79,21 @@ Shape::Shape(const fuzz::Options& options) {
   // A server has room for all.
   const auto fitting = static_cast<std::uint32_t>(store.log_bytes / 4 / keys);
   most_value = std::min(kMostValues[rng.below(kMostValues.size())], fitting);
-  writes = 10 + static_cast<std::uint32_t>(rng.below(70));
+  if (cleaner_crash) most_value = std::min(std::max(most_value, 12'000U), fitting);
+  writes = cleaner_crash ? 40 + static_cast<std::uint32_t>(rng.below(40))
+                         : 10 + static_cast<std::uint32_t>(rng.below(70));
   removals = static_cast<std::uint32_t>(rng.below(20));
   has_reader = clients > 1 && rng.below(2) == 0;
   const bool has_crashes =
       has_any(options, {Fault::crash, Fault::host_crash, Fault::battery_crash});
   has_last_crash = store.replicas > 0 && rng.below(2) == 0 && has_crashes;
-  has_outage =
-      store.replicas > 0 && options.faults[Fault::battery_crash].rate > 0 && rng.below(4) != 0;
+  for (const Fault fault : {Fault::crash, Fault::host_crash}) {
+    // Logs are salvaged then.
+    if (options.faults[fault].rate > 0 && rng.below(8) == 0) outage = fault;
+  }
+  if (options.faults[Fault::battery_crash].rate > 0 && rng.below(4) != 0)
+    outage = Fault::battery_crash;
+  if (store.replicas == 0) outage.reset();
   is_rash = rng.below(8) == 0;
   if (store.replicas > 0) most_unsettled = static_cast<std::uint32_t>(rng.below(store.replicas));
   // A run comes near the ends, but not to them: a server without numbers ends.

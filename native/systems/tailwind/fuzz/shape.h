@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -28,8 +29,10 @@ struct Shape {
   bool has_reader = false;  // the first client only reads, so it never waits for a commit
   /// A server dies when all is over: the others must have all that it has.
   bool has_last_crash = false;
-  /// All servers lose power at once, and batteries save their memory.
-  bool has_outage = false;
+  /// All servers die at once, in this way. Only batteries save what their memory has.
+  std::optional<Fault> outage;
+  /// Servers die in this way amid the work of their cleaners, again and again.
+  std::optional<Fault> cleaner_crash;
   /// Faults that cost servers do not wait until the store has got over the last ones.
   bool is_rash = false;
   /// So many servers may be missing, with data that the others do not have yet, when another one is

@@ -102,9 +102,9 @@ struct World {
   bool is_stalled = false;
   std::uint64_t table = 0;  // its number; 0: not known yet
   /// Called with the server of the next answer or write, with the next one whose cleaner has moved
-  /// all that is of use in segments, and with the next one whose head is almost full, if they are
-  /// set.
-  std::function<void(NodeId)> at_answer, at_write, at_cleaning, at_roll;
+  /// all that is of use in segments, that has a head without these, and whose head is almost full,
+  /// if they are set.
+  std::function<void(NodeId)> at_answer, at_write, at_cleaning, at_head, at_roll;
   std::set<NodeId> down;  // nodes that are killed and not up again
   std::string coordinator_problem;
   std::vector<ServerId> waiting_for_data;  // dead servers whose logs are not whole

@@ -142,6 +142,9 @@ class PrimaryLog final : public ObjectLog, public CleanerHost, private ReplicaRe
   bool is_deposed() const { return is_deposed_.load(std::memory_order_acquire); }
   /// Called with a backup whose connection has broken though the view has it up.
   std::function<void(ServerId)> on_broken;
+  /// For tests: called when a new head lacks segments that were cleaned, before any backup knows
+  /// it.
+  std::function<void()> on_head_without_cleaned;
 
  private:
   static constexpr std::uint32_t kMostWrite = 1U << 20;  // bytes of a write RPC

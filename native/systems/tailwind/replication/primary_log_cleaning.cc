@@ -211,6 +211,7 @@ void PrimaryLog::go_on_cleaning() {
   if (!job.has_head) {
     if (!roll(0)) return;
     job.has_head = true;
+    if (on_head_without_cleaned) on_head_without_cleaned();
     for (const std::uint64_t number : job.cleaned) order_.forget(number, log_.head()->id());
     order_.step();
   }

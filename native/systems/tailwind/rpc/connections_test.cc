@@ -81,6 +81,9 @@ TEST(TailwindConnectionsSim, AKnockThatTheDeviceRefusesHasNoAnswer) {
       stranger.send({0, 0}, hello);
       hello.is_log = 1;
       stranger.send({0, 0}, hello);
+      hello = stranger.knock(self, {0, 0});
+      ++hello.magic;  // of another version
+      stranger.send({0, 0}, hello);
       env.sleep_until(env.now() + kMillisecond);
       EXPECT_EQ(taking.connections(), 0U);
       EXPECT_EQ(taking.counters().malformed, 3U);
