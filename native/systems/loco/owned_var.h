@@ -6,6 +6,7 @@
 // Any other value carries a checksum, and readers try again while the checksum does not match.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -74,31 +75,35 @@ class OwnedVar : public Channel {
   AckKey push(Caller& me) { return push_to_each(me, participants()); }
 
   /// Returns this node's copy if it is whole at the moment.
-  std::optional<T> try_load() const {
-    if constexpr (kWord) {
-      const Bits bits = load_acquire(reinterpret_cast<const Bits*>(copy()));
-      T value;
-      std::memcpy(&value, &bits, sizeof value);
-      return value;
-    } else {
-      return whole(*copy());
-    }
-  }
+  std::optional<T> try_load() const { return value_of(*copy()); }
   /// Returns this node's copy. Waits while the copy is torn.
   T load(Caller& me) const {
     std::optional<T> value = try_load();
     if (!value) me.wait_until([&] { return (value = try_load()).has_value(); }, "complete value");
     return *value;
   }
-  /// Reads the owner's copy over the network into this node's copy, and returns it. The status is
-  /// the status of the request; the value is valid when the status is kSuccess. Cost: a round trip,
-  /// and another for each time that the read overlaps a store.
+  /// Reads the owner's copy over the network, puts it into this node's copy, and returns it. The
+  /// status is the status of the request; the value is valid when the status is kSuccess. Pulls of
+  /// other callers of this node come one after another: an earlier read that ended later would give
+  /// both an old value. Throws as Caller::wait_until does. Cost: a round trip, and another for each
+  /// time that the read overlaps a store.
   std::pair<fabric::Status, T> pull(Caller& me) {
+    const auto is_ours = [&] { return !is_pulling_.exchange(true, std::memory_order_acquire); };
+    if (!is_ours()) [[unlikely]]
+      me.wait_until(is_ours, "pull of another caller");
+    struct Turn {
+      std::atomic<bool>& is_pulling;
+      ~Turn() { is_pulling.store(false, std::memory_order_release); }
+    } const turn{is_pulling_};
+    InFlight pulled(me.block(sizeof(Copy)));
     while (true) {
-      const fabric::Status status =
-          me.read(owner_, remote(owner_, 0), 0, local_.sge(0, sizeof(Copy))).wait();
-      const std::optional<T> value = try_load();
-      if (status != fabric::Status::kSuccess || value) return {status, value.value_or(T{})};
+      pulled.key = me.read(owner_, remote(owner_, 0), 0, pulled.block.sge(sizeof(Copy)));
+      if (const auto status = pulled.key.wait(); status != fabric::Status::kSuccess)
+        return {status, T{}};
+      if (const std::optional<T> value = value_of(*pulled.block.template as<Copy>())) {
+        if (owner_ != self()) copy_to_shared(copy(), pulled.block.data(), sizeof(Copy));
+        return {fabric::Status::kSuccess, *value};
+      }
       me.env().reached("owned_var/torn pull");
     }
   }
@@ -121,11 +126,18 @@ class OwnedVar : public Channel {
     checked.sum = checksum_of(checked.value);
     return checked;
   }
-  static std::optional<T> whole(const Copy& shared) {
-    Checked seen;
-    copy_from_shared(&seen, &shared, sizeof seen);
-    if (seen.sum != checksum_of(seen.value)) return std::nullopt;
-    return seen.value;
+  static std::optional<T> value_of(const Copy& shared) {
+    if constexpr (kWord) {
+      const Bits bits = load_acquire(reinterpret_cast<const Bits*>(&shared));
+      T value;
+      std::memcpy(&value, &bits, sizeof value);
+      return value;
+    } else {
+      Checked seen;
+      copy_from_shared(&seen, &shared, sizeof seen);
+      if (seen.sum != checksum_of(seen.value)) return std::nullopt;
+      return seen.value;
+    }
   }
   /// Peers read the owner's copy to pull it. The owner writes the other copies to push.
   std::uint32_t rights(Updates updates) const {
@@ -181,6 +193,7 @@ class OwnedVar : public Channel {
   LocalRegion local_;
   T value_{};        // the last stored value, for pushes
   WriterTurn turn_;  // of the pushes
+  std::atomic<bool> is_pulling_{false};
 };
 
 }  // namespace pyrdma::loco
