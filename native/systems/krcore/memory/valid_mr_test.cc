@@ -14,7 +14,9 @@ constexpr int kResets = 200;
 // A thread resets the queue pair at each moment of the lookup that a post of another thread waits
 // for. Each post returns, and the places of all lookups are free again.
 TEST(KrcoreValidMrSim, AResetEndsALookupAndItsPlaceComesBack) {
-  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  fabric::sim::SimOptions bounded = runtime::sim_options(2);
+  bounded.time_limit = 10 * kSecond;  // a lookup without a place waits for ever
+  fabric::sim::SimCluster cluster(bounded);
   fabric::RemoteRegion there;
   bool is_over = false;
   int interrupted = 0;
@@ -79,13 +81,16 @@ TEST(KrcoreValidMrSim, ALeaseEndsWithTheLifeOfTheNode) {
       return;
     }
     await(first);
-    const auto read = [&](const fabric::RemoteRegion& region) {
-      const Queue queue = app.create_queue();
+    const auto read_by = [&](Queue queue, const fabric::RemoteRegion& region) {
       app.connect(queue, kOwner, 7);
       const fabric::Sge sge = piece(own, 0, 8);
       return do_one(app, queue, one_sided(Opcode::kRead, sge, region.addr, region.rkey)).status;
     };
-    EXPECT_EQ(read(first), Status::kSuccess);
+    const auto read = [&](const fabric::RemoteRegion& region) {
+      return read_by(app.create_queue(), region);
+    };
+    const Queue kept = app.create_queue();
+    EXPECT_EQ(read_by(kept, first), Status::kSuccess);
     cluster.kill(kOwner);
     cluster.restart(kOwner);
     await(second);
@@ -96,6 +101,10 @@ TEST(KrcoreValidMrSim, ALeaseEndsWithTheLifeOfTheNode) {
     const std::uint64_t misses = service.counters().region_misses.load();
     EXPECT_EQ(read(first), Status::kRemoteAccess);
     EXPECT_EQ(service.counters().region_misses.load(), misses + 1);
+    // Nor does a queue pair use what it has found for its last connection.
+    service.reset(kept);
+    EXPECT_EQ(read_by(kept, first), Status::kRemoteAccess);
+    EXPECT_EQ(service.counters().region_misses.load(), misses + 2);
     is_over = true;
   });
 }

@@ -91,5 +91,42 @@ TEST(KrcoreInlineSim, ASendThatIsTooLongFailsAlone) {
   });
 }
 
+// The NIC takes an inline payload at the post, before the READ in front of the fence has brought
+// it.
+TEST(KrcoreInlineSim, AFencedMessageHasWhatAReadHasBrought) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  Registration there;
+  cluster.run([&](Env& env) {
+    Service service(env, one_core());
+    App app(service);
+    const Registration own = app.reg_mr(64);
+    const Queue queue = app.create_queue();
+    if (env.node() == 0) {
+      there = own;
+      own.data[0] = std::byte{7};
+      const fabric::Sge into = piece(own, 8, 8);
+      const fabric::ReceiveRequest receive{1, &into, 1};
+      ASSERT_EQ(app.post_receive(queue, {&receive, 1}).accepted, 1u);
+      app.bind(queue, 7);
+      runtime::node_barrier(env, "bound");
+      Message message;
+      EXPECT_EQ(app.wait_messages(queue, {&message, 1}, env.now() + kSecond), 1u);
+      EXPECT_EQ(own.data[8], std::byte{7});
+    } else {
+      runtime::node_barrier(env, "bound");
+      app.connect(queue, 0, 7);
+      const fabric::Sge word = piece(own, 0, 8);
+      fabric::WorkRequest list[] = {one_sided(Opcode::kRead, word, there.addr, there.key),
+                                    one_sided(Opcode::kSend, word, 0, 0)};
+      list[1].flags |= fabric::kFence;
+      EXPECT_EQ(app.push(queue, list).accepted, 2u);
+      fabric::Completion done[2];
+      EXPECT_EQ(app.wait(queue, done, env.now() + kSecond), 2u);
+      EXPECT_EQ(done[1].status, Status::kSuccess);
+    }
+    runtime::node_barrier(env, "done");
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

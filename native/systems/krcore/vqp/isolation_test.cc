@@ -78,5 +78,73 @@ TEST(KrcoreIsolationSim, ADeadNodeFailsNoOthersRequests) {
   }
 }
 
+// Node 1 has announced a long message, and has begun another life, as node 0 knows. The payload is
+// not read from the life that has ended, which would hold up others for all its attempts. A READ of
+// that life by its connection fails, and one of the next life on the same queue pair does not.
+TEST(KrcoreIsolationSim, TheLastLifeOfANodeHoldsUpNothing) {
+  constexpr NodeId kRestarts = 1;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  fabric::RemoteRegion regions[2];
+  bool is_bound = false, is_announced = false, is_over = false;
+  cluster.run([&](Env& env) {
+    const auto await = [&](const bool& flag) {
+      while (!flag) env.sleep_until(env.now() + 10 * kMicrosecond);
+    };
+    Options options = one_core();
+    options.dc_queue_pairs = 1;
+    options.zero_copy_above = 1024;
+    options.lease = kSecond;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(8192);
+    const fabric::Sge word = piece(own, 0, 8), longer = piece(own, 4096, 4096);
+    if (env.node() == kRestarts) {
+      regions[env.incarnation()] = {own.addr, own.bytes, own.key, kRestarts};
+      if (env.incarnation() == 0) {
+        await(is_bound);
+        const Queue queue = app.create_queue();
+        app.connect(queue, kClient, 7);
+        const fabric::WorkRequest send = one_sided(Opcode::kSend, longer, 0, 0);
+        EXPECT_EQ(app.push(queue, {&send, 1}).accepted, 1u);
+        is_announced = true;
+      }
+      await(is_over);
+      return;
+    }
+    const Queue inbox = app.create_queue(), last = app.create_queue();
+    app.bind(inbox, 7);
+    is_bound = true;
+    await(is_announced);
+    const auto read = [&](std::uint32_t life) {
+      return one_sided(Opcode::kRead, word, regions[life].addr, regions[life].rkey);
+    };
+    app.connect(last, kRestarts, 7);
+    EXPECT_EQ(do_one(app, last, read(0)).status, Status::kSuccess);
+    cluster.kill(kRestarts);
+    cluster.restart(kRestarts);
+    while (regions[1].length == 0) env.sleep_until(env.now() + kMillisecond);
+    Queue next;
+    for (bool is_known = false; !is_known;) {
+      next = app.create_queue();
+      app.connect(next, kRestarts, 7);
+      is_known = do_one(app, next, read(1)).status == Status::kSuccess;
+    }
+    const fabric::ReceiveRequest receive{1, &longer, 1};
+    EXPECT_EQ(app.post_receive(inbox, {&receive, 1}).accepted, 1u);
+    const Time begin = env.now();
+    EXPECT_EQ(do_one(app, next, read(1)).status, Status::kSuccess);
+    EXPECT_LT(env.now() - begin, kMillisecond);
+    const fabric::WorkRequest of_last = read(0), of_next = read(1);
+    EXPECT_EQ(app.push(last, {&of_last, 1}).accepted, 1u);
+    EXPECT_EQ(app.push(next, {&of_next, 1}).accepted, 1u);
+    fabric::Completion done;
+    EXPECT_EQ(app.wait(last, {&done, 1}, env.now() + kSecond), 1u);
+    EXPECT_EQ(done.status, Status::kRetryExceeded);
+    EXPECT_EQ(app.wait(next, {&done, 1}, env.now() + kSecond), 1u);
+    EXPECT_EQ(done.status, Status::kSuccess);
+    is_over = true;
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
