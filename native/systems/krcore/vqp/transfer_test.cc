@@ -120,5 +120,48 @@ TEST(KrcoreTransferSim, AnAnnouncementByAnotherWayOvertakesNone) {
   go_another_way(Leaves::kInATransfer);
 }
 
+// Long messages wait for transfers from one core to the other. Their answers come to the core that
+// has posted them, where their owner looks: the service itself takes those of the last core later.
+TEST(KrcoreTransferSim, AMessageThatHasWaitedIsAnsweredAtItsNewCore) {
+  constexpr std::uint32_t kRounds = 8, kLarge = 1 << 18;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  Registration there;
+  Time took = 0;
+  cluster.run([&](Env& env) {
+    Service service(env, two_cores());
+    App app(service);
+    const Registration own = app.reg_mr(kLarge);
+    const Queue inbox = app.create_queue();
+    const fabric::Sge longer = piece(own, 0, kBytes), large = piece(own, 0, kLarge);
+    if (env.node() == 1) {
+      there = own;
+      app.bind(inbox, 7);
+    }
+    runtime::node_barrier(env, "bound");
+    for (std::uint32_t round = 0; round < kRounds; ++round) {
+      if (env.node() == 1) {
+        const fabric::ReceiveRequest receive{round, &longer, 1};
+        ASSERT_EQ(app.post_receive(inbox, {&receive, 1}).accepted, 1u);
+        Message message;
+        ASSERT_EQ(app.wait_messages(inbox, {&message, 1}, env.now() + kSecond), 1u);
+        continue;
+      }
+      const Queue queue = app.create_queue();  // its transfer waits for no answer of the peer
+      app.connect(queue, 1, 7);
+      const fabric::WorkRequest write = one_sided(Opcode::kWrite, large, there.addr, there.key);
+      const fabric::WorkRequest send = one_sided(Opcode::kSend, longer, 0, 0);
+      const Time begin = env.now();
+      ASSERT_EQ(app.push(queue, {&write, 1}).accepted, 1u);
+      service.start_transfer(queue, env.core() + 1);
+      ASSERT_EQ(app.push(queue, {&send, 1}).accepted, 1u);
+      fabric::Completion done[2];
+      ASSERT_EQ(app.wait(queue, done, env.now() + kSecond), 2u);
+      took += env.now() - begin;
+    }
+    runtime::node_barrier(env, "done");
+  });
+  EXPECT_LT(took, kRounds * 80 * kMicrosecond);
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
