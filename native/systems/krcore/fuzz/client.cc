@@ -275,9 +275,18 @@ void Client::move(Link& link, std::uint64_t draw) {
 
 void Client::renew(Link& link, std::uint64_t draw) {
   if (draw / 4 % 2 == 0) return drop(link);
+  // The answer to a long message may come when the next connection has announced one.
+  const bool announces = draw / 8 % 2 == 0;
+  if (announces) {
+    message(link, kMostMessage - 64);
+    env_.sleep_until(env_.now() + static_cast<Time>(draw >> 32 & 0x3fff));
+  }
   end_connection(link);
   service_.reset(link.queue);
-  if (begin(link)) return;
+  if (begin(link)) {
+    if (announces) message(link, kMostMessage - 64);
+    return;
+  }
   app_.destroy(link.queue);
   links_.erase(Name(link.target, link.lane));
 }

@@ -121,6 +121,7 @@ class Client {
   bool message(Link& link, std::uint32_t bytes);
   void malformed(Link& link, std::uint64_t draw);
   void break_under(Link& link, std::uint64_t draw);
+  void go_another_way(Link& link, std::uint64_t draw);
   /// Returns false if nothing was posted.
   bool post(Link& link, List& list);
   void wait(Link& link, std::size_t most);

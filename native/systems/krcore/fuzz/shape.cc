@@ -33,6 +33,7 @@ Shape::Shape(const fuzz::Options& options) {
   for (std::uint32_t& weight : weights) weight *= one_of(rng, {0, 1, 1, 1});
   weights[static_cast<std::size_t>(Act::kWrites)] += 10;
   breaks = rng.below(4) == 0;
+  if (breaks) weights[static_cast<std::size_t>(Act::kBreak)] += 20;
   if (rng.below(2) == 0) weights[rng.below(weights.size() - 5)] += 60;
 
   service.name = "fuzz";
