@@ -120,6 +120,7 @@ class Client {
   bool shared(Link& link, std::uint64_t draw);
   bool message(Link& link, std::uint32_t bytes);
   void malformed(Link& link, std::uint64_t draw);
+  bool breaks(Link& link);
   void break_under(Link& link, std::uint64_t draw);
   void go_another_way(Link& link, std::uint64_t draw);
   /// Returns false if nothing was posted.

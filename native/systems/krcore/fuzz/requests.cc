@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "systems/krcore/fuzz/client.h"
 
@@ -185,6 +186,16 @@ void Client::malformed(Link& link, std::uint64_t draw) {
   post(link, list);
 }
 
+// Ends the physical queue pair if it carries requests. Other threads may learn of it before the
+// call returns.
+bool Client::breaks(Link& link) {
+  Time& broke = world_.nodes[env_.node()].broke;
+  const Time now = world_.now(), before = std::exchange(broke, now);
+  if (service_.break_physical(link.queue, Service::Break::kUnderRequests)) return true;
+  if (broke == now) broke = before;
+  return false;
+}
+
 // The physical queue pair fails. What is behind a refusal goes on by another one. What the queue
 // pair carries otherwise may have run or not, and the next list may find the failure.
 void Client::break_under(Link& link, std::uint64_t draw) {
@@ -201,8 +212,7 @@ void Client::break_under(Link& link, std::uint64_t draw) {
   const bool is_read = draw / 16 % 2 == 0;
   if (is_read) message(link, kMostMessage - 64);
   env_.sleep_until(env_.now() + static_cast<Time>(draw / 4096 % (is_read ? 16'000 : 3000)));
-  if (!service_.break_physical(link.queue, Service::Break::kUnderRequests)) return;
-  world_.nodes[env_.node()].broke = world_.now();
+  if (!breaks(link)) return;
   env_.sleep_until(env_.now() + static_cast<Time>(draw >> 32 & 0x3fff));
   writes(link, draw / 4096);
 }
@@ -219,8 +229,7 @@ void Client::go_another_way(Link& link, std::uint64_t draw) {
     env_.sleep_until(env_.now() + static_cast<Time>(draw >> 32 & 0xffff));
   }
   shared(link, 1);
-  if (!service_.break_physical(link.queue, Service::Break::kUnderRequests)) return;
-  world_.nodes[env_.node()].broke = world_.now();
+  if (!breaks(link)) return;
   if (announces) service_.start_transfer(link.queue, static_cast<std::uint32_t>(draw / 64 % 4));
   wait(link, 0);
   message(link, 10);
