@@ -331,7 +331,12 @@ void Client::end(Link& link, const Posted& posted, Status status) {
     if (posted.kind == Kind::kBad && status != Status::kFlushed)
       world_.violation("malformed", std::string("a bad request was posted, and ended as ") +
                                         fabric::to_string(status));
-    if (is_of_ended_loan(posted, status))
+    // A long message may wait for its receiver while a request behind it is refused.
+    const bool is_before_refusal = posted.kind == Kind::kMessage && status == Status::kFlushed &&
+                                   std::ranges::any_of(link.open, [this](const Posted& behind) {
+                                     return is_of_ended_loan(behind, Status::kRemoteAccess);
+                                   });
+    if (is_before_refusal || is_of_ended_loan(posted, status))
       link.has_failed = true;
     else
       failed(link, status, "a request");
