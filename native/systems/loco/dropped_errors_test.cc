@@ -254,7 +254,9 @@ TEST(LocoFullQueues, ARefusedChangeOfTheStoreIsTriedAgain) {
         return std::as_bytes(std::span(&value, 1));
       };
       const std::uint64_t first = 5, last = 6;
-      if (env.node() == 1) EXPECT_EQ(node.store->insert(me, kKey, bytes(first)), Outcome::kOk);
+      if (env.node() == 1) {
+        EXPECT_EQ(node.store->insert(me, kKey, bytes(first)), Outcome::kOk);
+      }
       node.meet("inserted");
       if (env.node() == 0) {
         KvOperation op(*node.store, me);

@@ -159,11 +159,15 @@ TEST(LocoRingSim, BytesThatLookLikeAHeadAreNoMessage) {
       for (int i = 0; i < 4; ++i) ring.broadcast(me, std::as_bytes(std::span(payload)));
     }
     barrier.wait(me);
-    if (env.node() == 1) EXPECT_EQ(read_all(), 4U);
+    if (env.node() == 1) {
+      EXPECT_EQ(read_all(), 4U);
+    }
     barrier.wait(me);
     if (env.node() == 0) ring.broadcast(me, {});
     barrier.wait(me);
-    if (env.node() == 1) EXPECT_EQ(read_all(), 1U);
+    if (env.node() == 1) {
+      EXPECT_EQ(read_all(), 1U);
+    }
     barrier.wait(me);
   });
 }
