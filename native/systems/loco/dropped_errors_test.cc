@@ -181,7 +181,8 @@ TEST(LocoDroppedErrors, TakeNothingFromOtherObjects) {
 }
 
 // The queue stays full for longer than the patience of a call. A message that is refused is not
-// sent, and the others come to every reader, once and in order.
+// sent, and the others come to every reader, once and in order. With room for one request the
+// answer of the first reader is late: the message is sent then, and goes on to the other one.
 TEST(LocoFullQueues, ARefusedMessageIsNotSentAndASentOneComesToAll) {
   for (const std::uint32_t left : {0U, 1U}) {
     run_with_a_dead_node([left](Env& env, fabric::sim::SimCluster& cluster) {
@@ -192,6 +193,7 @@ TEST(LocoFullQueues, ARefusedMessageIsNotSentAndASentOneComesToAll) {
       Caller& me = node.manager.caller(0);
       if (env.node() == 0) {
         node.fill(left);
+        if (left == 1) cluster.block(1, 0, 6 * kMillisecond);
         int refused = 0;
         const auto send = [&](std::uint64_t i) {
           node.ring->broadcast(me, std::as_bytes(std::span(&i, 1)));
@@ -237,6 +239,46 @@ TEST(LocoFullQueues, ARefusedReleaseIsTriedAgain) {
     }
     node.meet("end");
   });
+}
+
+// The queue is full when a change of the store gets its lock: the change is not done, and goes on.
+TEST(LocoFullQueues, ARefusedChangeOfTheStoreIsTriedAgain) {
+  for (const bool removes : {false, true}) {
+    run_with_a_dead_node([removes](Env& env, fabric::sim::SimCluster& cluster) {
+      constexpr Key kKey = 7;
+      LocksNode node(env, cluster, 5 * kMillisecond, [](LocksNode& made) {
+        made.store.emplace(made.manager, "kv", small_store(8), kOthers);
+      });
+      Caller& me = node.manager.caller(0);
+      const auto bytes = [](const std::uint64_t& value) {
+        return std::as_bytes(std::span(&value, 1));
+      };
+      const std::uint64_t first = 5, last = 6;
+      if (env.node() == 1) {
+        EXPECT_EQ(node.store->insert(me, kKey, bytes(first)), Outcome::kOk);
+      }
+      node.meet("inserted");
+      if (env.node() == 0) {
+        KvOperation op(*node.store, me);
+        const auto is_over = [&] { return op.poll(); };
+        op.update(kKey, bytes(first));
+        me.wait_until(is_over, "the first change");
+        removes ? op.remove(kKey) : op.update(kKey, bytes(last));
+        env.sleep_until(env.now() + kMillisecond);
+        node.manager.turn();
+        node.fill(0);
+        EXPECT_EQ(error_code_of([&] { op.poll(); }), ErrorCode::kTimeout);
+        me.wait_until(is_over, "the second change");
+        EXPECT_EQ(op.outcome(), Outcome::kOk);
+        std::uint64_t found = 0;
+        const Outcome looked =
+            node.store->lookup(me, kKey, std::as_writable_bytes(std::span(&found, 1)));
+        EXPECT_EQ(looked, removes ? Outcome::kMissing : Outcome::kOk);
+        EXPECT_TRUE(removes || found == last) << found;
+      }
+      node.meet("end");
+    });
+  }
 }
 
 // An acknowledgement that is refused is tried again.

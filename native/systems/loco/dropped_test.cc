@@ -308,7 +308,7 @@ TEST(LocoDroppedSim, AChangeWhoseLockIsAtADeadNodeIsOver) {
 }
 
 // The locks of node 1 are destroyed while its acquisition waits, as when its error unwinds. The
-// ticket is passed on all the same, at every step of the acquisition.
+// ticket is passed on all the same, at every step of the acquisition, with the mark of doubt.
 TEST(LocoDroppedSim, ATicketIsPassedOnAlthoughTheLocksAreDestroyed) {
   for (const Preset preset : {Preset::kPaper, Preset::kBest}) {
     for (const bool tries : {false, true}) {
@@ -338,8 +338,9 @@ TEST(LocoDroppedSim, ATicketIsPassedOnAlthoughTheLocksAreDestroyed) {
             me.wait_until([&] { return !me.has_unfinished(); }, "end of the dropped work");
           } else {
             env.sleep_until(begin + 20 * kMicrosecond);
-            if (env.node() == 0 && !tries) lock->release(me, 0, Fence::kNone);
+            if (env.node() == 0 && !tries) lock->start_release(me, 0, true);
             lock->acquire(me, 0);
+            EXPECT_EQ(lock->in_doubt(0), !tries) << wait;
             lock->release(me, 0, Fence::kNone);
           }
           barrier.wait(me);

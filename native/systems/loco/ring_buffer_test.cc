@@ -136,6 +136,42 @@ TEST(LocoRingSim, CallersOfAReaderTakeTurns) {
   }
 }
 
+// Where the reader expects the next message lie bytes of an earlier one. They look like the head of
+// a message that is longer than the ring.
+TEST(LocoRingSim, BytesThatLookLikeAHeadAreNoMessage) {
+  fabric::sim::SimCluster cluster(sim_options(2));
+  cluster.run([](Env& env) {
+    constexpr std::uint64_t kBytes = 256, kFrame = 16;
+    Manager manager(env, ManagerOptions());
+    RingBuffer ring(manager, "ring", 0, kBytes);
+    Barrier barrier(manager, "bar");
+    manager.wait_for_ready();
+    Caller& me = manager.caller(0);
+    const std::uint64_t head = ((kBytes + kFrame) / 16 + 1) << 32 | 0x7fffff00;
+    std::vector<std::uint64_t> payload(6, head);
+    const auto read_all = [&] {
+      std::uint64_t messages = 0;
+      while (ring.next(me)) ++messages;
+      ring.acknowledge(me);
+      return messages;
+    };
+    if (env.node() == 0) {
+      for (int i = 0; i < 4; ++i) ring.broadcast(me, std::as_bytes(std::span(payload)));
+    }
+    barrier.wait(me);
+    if (env.node() == 1) {
+      EXPECT_EQ(read_all(), 4U);
+    }
+    barrier.wait(me);
+    if (env.node() == 0) ring.broadcast(me, {});
+    barrier.wait(me);
+    if (env.node() == 1) {
+      EXPECT_EQ(read_all(), 1U);
+    }
+    barrier.wait(me);
+  });
+}
+
 TEST(LocoBugs, ATailThatIsAFlagIsKilled) {
   EXPECT_EQ(wrong_with(Bug::kNone, 0), 0);
   EXPECT_GT(wrong_with(Bug::kTailIsAFlag, 0), 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/held_flag.h"
 #include "base/remote_word.h"
 #include "systems/loco/fuzz/meeting.h"
 #include "systems/loco/fuzz/presets.h"
@@ -186,7 +187,7 @@ void Node::meet(std::uint64_t epoch) {
 
 void Node::act(Caller& me, const Planned& op) {
   const NodeId self = env_.node(), owner = op.object % owners_;
-  const bool first = me.index() == 0;  // variables and rings have one writer, and here one reader
+  const bool first = me.index() == 0;  // pulls and rings have one writer, and here one reader
   const auto ring = static_cast<std::uint32_t>(op.object % rings_.size());
   const bool writes = first && rings_[ring]->writer() == self;
   const bool for_members =
@@ -194,13 +195,8 @@ void Node::act(Caller& me, const Planned& op) {
   if (for_members && !is_member()) return add(me, op);
   switch (op.act) {
     case Act::kPush:
-      if (!first || self >= owners_) return look(me, owner, false);
-      pushed_[self]->store(wide(self, ++world_.pushed[self]));
-      pushed_[self]->push(me);
-      world_.placed[self] = world_.pushed[self];
-      halves_[self]->store(world_.pushed[self] << 32 | world_.pushed[self]);
-      halves_[self]->push(me);
-      break;
+      if (self >= owners_ || pushing_.load()) return look(me, owner, false);
+      return push(me);
     case Act::kLook:
       return look(me, owner, false);
     case Act::kStore:
@@ -228,6 +224,18 @@ void Node::act(Caller& me, const Planned& op) {
     case Act::kCount:
       return critical(me, op);
   }
+}
+
+// Both clients push, one at a time: the pushes of one must not overtake those of the other.
+void Node::push(Caller& me) {
+  pushing_ = true;
+  const HeldFlag pushing(&pushing_);
+  const NodeId self = env_.node();
+  pushed_[self]->store(wide(self, ++world_.pushed[self]));
+  pushed_[self]->push(me);
+  world_.placed[self] = world_.pushed[self];
+  halves_[self]->store(world_.pushed[self] << 32 | world_.pushed[self]);
+  halves_[self]->push(me);
 }
 
 // Several stores in a row meet more pulls.

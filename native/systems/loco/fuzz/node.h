@@ -2,6 +2,7 @@
 // them.
 #pragma once
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -68,6 +69,7 @@ class Node {
   bool attempt(FunctionRef<void()> part);
   bool is_member() const { return queue_ != nullptr; }
   void act(Caller& me, const Planned& op);
+  void push(Caller& me);
   void store_often(const Planned& op);
   void look(Caller& me, NodeId owner, bool pull);
   void add(Caller& me, const Planned& op);
@@ -107,6 +109,7 @@ class Node {
   std::array<std::vector<Planned>, kCallers> plans_;
   std::array<std::vector<std::uint64_t>, kCallers> seen_;    // last number seen, by owner
   std::array<std::optional<std::uint32_t>, kCallers> held_;  // lock of each client
+  std::atomic<bool> pushing_{false};                         // by one of the clients
   std::uint32_t errors_ = 0;                                 // of dropped work
 };
 
