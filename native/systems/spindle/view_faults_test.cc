@@ -80,5 +80,28 @@ TEST(SpindleViewFaultsSim, CutsAndADeathLeaveNobodyChanging) {
   }
 }
 
+// The other one may hear that the view is over before it has a connection to the leader, which
+// waits for its last row.
+TEST(SpindleViewFaultsSim, ALeaderThatLeavesAtOnceHearsOfTheEnd) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    auto options = runtime::sim_options(2, true, seed);
+    options.faults[Fault::loss].rate = 0.1;
+    fabric::sim::SimCluster cluster(options);
+    Log log(2);
+    std::uint32_t done = 0;
+    cluster.run([&](Env& env) {
+      TestNode node(env, "sim", Options::of(Preset::kPaper), {SubgroupSpec{}}, log);
+      node.group().found(all_nodes(2));
+      if (env.node() == 0) {
+        node.group().leave(kPatience);
+        EXPECT_EQ(node.group().standing(), Standing::kLeft) << node.group().why_excluded();
+      }
+      ++done;
+      EXPECT_TRUE(node.wait_for([&] { return done == 2; }));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace pyrdma::spindle
