@@ -51,6 +51,7 @@ Shape::Shape(const fuzz::Options& options) {
     group.retry_count = 7;
   }
   leaves = mix.below(2) == 0;
+  copies = Rng(options.seed, -1, "fuzz spindle copies").below(2) == 0;
   longest_burst = std::array<std::uint32_t, 4>{1, 12, 12, 60}[mix.below(4)];
   if (mix.below(2) == 0) {
     sends = static_cast<std::uint32_t>(mix.below(60));
