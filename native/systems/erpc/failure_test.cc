@@ -129,8 +129,11 @@ TEST_F(ErpcFailures, AServerForgetsADeadClient) {
     cluster.kill(0);
     endpoint.run_for(3 * options_.failure_timeout);
     EXPECT_EQ(endpoint.server_sessions(), 0U);
+    EXPECT_EQ(endpoint.kept_sessions(), 1U) << "its handler runs";
     answer_to(late_[0], 10);
     EXPECT_EQ(endpoint.counters().late_answers, 1U);
+    endpoint.run_for(options_.failure_timeout);
+    EXPECT_EQ(endpoint.kept_sessions(), 0U);
   });
 }
 

@@ -163,6 +163,7 @@ void Group::install() {
     past_.doorbells += view.links.doorbells();
     view.is_running = false;  // its deliveries are in sent_before_
   }
+  view.links.signal_last();
   note_lost_state(next->shape);
   if (whole_state_ && has_state_ && survivors < members.size()) save_whole_state();
   enter(std::move(next));
@@ -207,7 +208,7 @@ void Group::start_running() {
 }
 
 // Once this member hears all others in the view, nobody needs the old ones but those who build a
-// message there.
+// message there, and members that have left and wait for the last row.
 void Group::drop_old_views() {
   const View& view = *view_;
   bool hears_all = view.is_running;
@@ -217,8 +218,9 @@ void Group::drop_old_views() {
   if (!hears_all) return;
   const Locked locked(lock_);
   std::erase_if(old_views_, [&](const std::unique_ptr<View>& old) {
-    return std::ranges::none_of(reserved_,
-                                [&](const Reserved& each) { return each.view == old.get(); });
+    return old->links.is_drained() && std::ranges::none_of(reserved_, [&](const Reserved& each) {
+             return each.view == old.get();
+           });
   });
 }
 

@@ -142,7 +142,7 @@ void Links::close(Rank peer) {
 }
 
 // The last request of a link may have no completion of its own: an empty write follows it.
-bool Links::drain(Time deadline) {
+void Links::signal_last() {
   for (Rank peer = 0; peer < links_.size(); ++peer) {
     Link& link = links_[peer];
     if (peer == self_ || !is_open(peer) || link.signaled == link.posted) continue;
@@ -152,14 +152,17 @@ bool Links::drain(Time deadline) {
     last.rkey = link.table.rkey;
     post_to(peer, {&last, 1}, true);
   }
-  return env_.poll_until(
-      [&] {
-        poll();
-        return std::ranges::all_of(links_, [](const Link& link) {
-          return link.is_broken || link.completed == link.posted;
-        });
-      },
-      deadline, &completions_->watch());
+}
+
+bool Links::is_drained() {
+  poll();
+  return std::ranges::all_of(
+      links_, [](const Link& link) { return link.is_broken || link.completed >= link.signaled; });
+}
+
+bool Links::drain(Time deadline) {
+  signal_last();
+  return env_.poll_until([this] { return is_drained(); }, deadline, &completions_->watch());
 }
 
 }  // namespace pyrdma::spindle

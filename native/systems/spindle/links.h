@@ -43,6 +43,10 @@ class Links {
   bool poll();
   /// Writes no more to the peer: its NIC ends what is under way.
   void close(Rank peer);
+  /// Lets is_drained() see the end of all requests so far. Waits for room, as post() does.
+  void signal_last();
+  /// The requests before signal_last() have ended. Polls.
+  bool is_drained();
   /// Polls until all requests have ended, or the deadline.
   bool drain(Time deadline);
   std::uint64_t posted() const { return posted_requests_; }

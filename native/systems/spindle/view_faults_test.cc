@@ -80,5 +80,62 @@ TEST(SpindleViewFaultsSim, CutsAndADeathLeaveNobodyChanging) {
   }
 }
 
+// The other one may hear that the view is over before it has a connection to the leader, which
+// waits for its last row.
+TEST(SpindleViewFaultsSim, ALeaderThatLeavesAtOnceHearsOfTheEnd) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    auto options = runtime::sim_options(2, true, seed);
+    options.faults[Fault::loss].rate = 0.1;
+    fabric::sim::SimCluster cluster(options);
+    Log log(2);
+    std::uint32_t done = 0;
+    cluster.run([&](Env& env) {
+      TestNode node(env, "sim", Options::of(Preset::kPaper), {SubgroupSpec{}}, log);
+      node.group().found(all_nodes(2));
+      if (env.node() == 0) {
+        node.group().leave(kPatience);
+        EXPECT_EQ(node.group().standing(), Standing::kLeft) << node.group().why_excluded();
+      }
+      ++done;
+      EXPECT_TRUE(node.wait_for([&] { return done == 2; }));
+    });
+  }
+}
+
+// Node 0 has a message queued when nulls are due, and dies as it sends both: whoever stays has its
+// message, or nobody has.
+TEST(SpindleViewFaultsSim, ASenderThatDiesAmidNullsAndAMessageLeavesAllAlike) {
+  std::uint32_t delivered = 0, lost = 0;
+  for (Time delay = 0; delay < 8 * kMicrosecond; delay += 100) {
+    SCOPED_TRACE(delay);
+    fabric::sim::SimCluster cluster(runtime::sim_options(3));
+    SubgroupSpec spec;
+    spec.max_message = 10'000;
+    Options options = Options::of(Preset::kPaper);
+    options.predicate_thread = false;
+    Log log(3);
+    cluster.run([&](Env& env) {
+      TestNode node(env, "sim", options, {spec}, log);
+      node.group().found(all_nodes(3));
+      node.group().pause_until(200 * kMicrosecond);
+      if (env.node() == 2) {
+        for (int i = 0; i < 3; ++i) node.send(0, 12);
+      } else if (env.node() == 0) {
+        env.sleep_until(250 * kMicrosecond);  // it makes no turn
+        node.send(0, 10'000);
+        cluster.kill_later(0, delay);
+      }
+      node.group().pause_until(3 * kMillisecond);
+    });
+    EXPECT_TRUE(log.of(1) == log.of(2));
+    const auto all = log.of(1);
+    const bool has = std::ranges::count(all, NodeId{0}, &Delivery::sender) != 0;
+    (has ? delivered : lost) += 1;
+  }
+  EXPECT_GT(delivered, 5U);
+  EXPECT_GT(lost, 5U);
+}
+
 }  // namespace
 }  // namespace pyrdma::spindle

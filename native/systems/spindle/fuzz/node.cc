@@ -90,6 +90,7 @@ bool Node::join() {
 void Node::end_life() {
   world_.ended(member_);
   sent_.clear();
+  copies_.clear();
 }
 
 bool Node::be_member() {
@@ -114,8 +115,19 @@ bool Node::is_sender(std::uint32_t subgroup) const {
   return named(spec.members) && named(spec.senders);
 }
 
+void Node::build(std::uint32_t subgroup, std::span<std::byte> message) {
+  member_ = group_->self();
+  const Stamp stamp{member_.node, member_.incarnation, sent_[subgroup]};
+  std::memcpy(message.data(), &stamp, kStampBytes);
+  for (std::size_t i = kStampBytes; i < message.size(); ++i) message[i] = byte_after(stamp, i);
+}
+
 // A sender may wait for members that lag, without nulls also for one that sends nothing.
 bool Node::send(std::uint32_t subgroup, std::uint32_t bytes) {
+  if (world_.shape.copies && rng_.below(2) == 0) {
+    send_copy(subgroup, bytes);
+    return true;
+  }
   std::span<std::byte> slot;
   try {
     slot = group_->reserve(subgroup, env_.now() + 50 * kMicrosecond);
@@ -123,16 +135,39 @@ bool Node::send(std::uint32_t subgroup, std::uint32_t bytes) {
     if (error.code() != ErrorCode::kUnavailable) throw;
     return false;  // it was excluded
   }
+  check_delivered(subgroup);  // the wait ends when a view begins
   if (slot.empty()) return true;
   if (rng_.below(4) == 0) wait(static_cast<Time>(rng_.below(3000)));  // builds in place
-  member_ = group_->self();
-  const Stamp stamp{member_.node, member_.incarnation, sent_[subgroup]++};
-  std::memcpy(slot.data(), &stamp, kStampBytes);
-  for (std::size_t i = kStampBytes; i < bytes; ++i) slot[i] = byte_after(stamp, i);
-  world_.sent(member_, subgroup, stamp.number);
+  build(subgroup, slot.first(bytes));
+  world_.sent(member_, subgroup, sent_[subgroup]++);
   group_->send(subgroup, bytes);
   ++world_.outcome.checked;
   return true;
+}
+
+void Node::send_copy(std::uint32_t subgroup, std::uint32_t bytes) {
+  check_delivered(subgroup);
+  Bytes message(bytes);
+  build(subgroup, message);
+  const std::uint64_t number = group_->try_send(subgroup, message);
+  if (number == 0) return;
+  copies_[subgroup] = {number, sent_[subgroup]};
+  world_.sent(member_, subgroup, sent_[subgroup]++);
+  ++world_.outcome.checked;
+}
+
+// What all members have delivered, its sender has delivered, too.
+void Node::check_delivered(std::uint32_t subgroup) {
+  const auto found = copies_.find(subgroup);
+  if (found == copies_.end() || world_.shape.subgroups[subgroup].order == Order::kUnordered) return;
+  const Copy& copy = found->second;
+  if (group_->is_delivered(subgroup, copy.number) != true) return;
+  const std::int32_t self = number_of(member_);
+  if (world_.lives[self].next[{subgroup, self}] > copy.stamp) return;
+  world_.violation("delivered", "message " + std::to_string(copy.stamp) + " of " +
+                                    std::to_string(self) + " in subgroup " +
+                                    std::to_string(subgroup) +
+                                    " counts as delivered, and its sender has not delivered it");
 }
 
 /// A batch that is not full leaves.

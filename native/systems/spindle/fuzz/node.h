@@ -23,6 +23,10 @@ class Node {
   void act(const Planned& op);
   void flush();
   bool send(std::uint32_t subgroup, std::uint32_t bytes);
+  void send_copy(std::uint32_t subgroup, std::uint32_t bytes);
+  /// Writes the next message, of the own life.
+  void build(std::uint32_t subgroup, std::span<std::byte> message);
+  void check_delivered(std::uint32_t subgroup);
   bool is_sender(std::uint32_t subgroup) const;
   void watch_end();
   void check_nulls();
@@ -36,6 +40,11 @@ class Node {
   Member member_;  // of the life that goes on
   bool has_left_ = false;
   std::map<std::uint32_t, std::uint64_t> sent_;
+  /// The last message that try_send() took: its number in the group, and in its stamp.
+  struct Copy {
+    std::uint64_t number = 0, stamp = 0;
+  };
+  std::map<std::uint32_t, Copy> copies_;  // by subgroup
   std::unique_ptr<Group> group_;
 };
 

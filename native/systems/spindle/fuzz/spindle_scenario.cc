@@ -49,24 +49,34 @@ void run_node(World& world, Env& env) {
   ending.returns = true;
 }
 
-// A small group soon has no majority under the rates of the table. Half of the seeds have one
-// failure of one kind, and a third of the others has as many as the draw says.
+// A small group soon has no majority under the rates of the table. So most seeds have as many kinds
+// of failures as a group of this size survives, each once, and two at most; those with patient
+// members have one.
 void lower_losses_of_members(fuzz::Options& options, bool is_patient) {
   if (!options.asked.empty()) return;
   Rng rng(options.seed, -1, "fuzz spindle losses");
-  if (!is_patient && rng.below(3) == 0) return;
+  if (!is_patient && rng.below(5) == 0) return;
   std::vector<Fault> on;
   for (const Fault fault : scenario::kLosses) {
     options.faults[fault].rate *= 0.15;
     if (options.faults[fault].rate > 0) on.push_back(fault);
   }
   options.faults[Fault::torn_crash].rate *= is_patient ? 1 : 0.15;
-  if (!is_patient || on.empty()) return;
-  const Fault only = on[rng.below(on.size())];
-  for (const Fault fault : on) {
-    if (fault != only) options.faults[fault].rate = 0;
+  const auto kills = [](Fault fault) {
+    return fault == Fault::crash || fault == Fault::host_crash || fault == Fault::battery_crash;
+  };
+  const std::size_t survived =
+      options.nodes < 3 ? rng.below(2) : std::min<std::size_t>((options.nodes - 1) / 2, 2);
+  const std::size_t most = is_patient ? std::min<std::size_t>(survived, 1) : survived;
+  while (on.size() > most) {
+    const std::size_t left_out = rng.below(on.size());
+    if (kills(on[left_out]) && rng.below(4) != 0) continue;  // a member that dies shows most
+    options.faults[on[left_out]].rate = 0;
+    on.erase(on.begin() + static_cast<std::ptrdiff_t>(left_out));
   }
-  if (fault_info(only).draw == FaultDraw::kWindow) options.faults[only].windows = 1;
+  for (const Fault fault : on) {
+    if (fault_info(fault).draw == FaultDraw::kWindow) options.faults[fault].windows = 1;
+  }
 }
 
 fuzz::Outcome run_group(const fuzz::Options& wanted) {
@@ -111,11 +121,11 @@ fuzz::Scenario group_scenario() {
       8,
       true,
       2,
-      {{"complete", 0.6},
-       {"majority", 0.4},
+      {{"complete", 0.66},
+       {"majority", 0.45},
        {"multicast", 0.95},
-       {"quiescence", 0.6},
-       {"stall", 0.2}},
+       {"quiescence", 0.66},
+       {"stall", 0.22}},
       6,
       2000};
 }

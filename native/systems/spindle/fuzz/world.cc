@@ -45,11 +45,13 @@ Shape::Shape(const fuzz::Options& options) {
   is_patient = mix.below(2) == 0;
   if (is_patient) {
     // A member that waits for room in the queue to a dead one is silent until that connection ends.
+    // A packet may be 100 us late: a shorter timeout sends all again so often that connections end.
     group.suspicion_timeout = static_cast<Time>(2000 + mix.below(1000)) * kMicrosecond;
-    group.timeout_us = 64;
+    group.timeout_us = 200;
     group.retry_count = 7;
   }
   leaves = mix.below(2) == 0;
+  copies = Rng(options.seed, -1, "fuzz spindle copies").below(2) == 0;
   longest_burst = std::array<std::uint32_t, 4>{1, 12, 12, 60}[mix.below(4)];
   if (mix.below(2) == 0) {
     sends = static_cast<std::uint32_t>(mix.below(60));
@@ -192,10 +194,11 @@ bool World::all_done() const {
 }
 
 std::uint64_t World::losses() const {
-  // Each costs one member its place at most.
-  constexpr std::array kOfOneNode{Fault::crash,       Fault::host_crash,      Fault::battery_crash,
-                                  Fault::isolation,   Fault::pause,           Fault::slow_node,
-                                  Fault::nic_failure, Fault::coordinator_down};
+  // Each costs one member its place at most. When a NIC fails, its member accuses others over the
+  // connections that still work.
+  constexpr std::array kOfOneNode{Fault::crash,           Fault::host_crash, Fault::battery_crash,
+                                  Fault::isolation,       Fault::pause,      Fault::slow_node,
+                                  Fault::coordinator_down};
   constexpr std::array kHarmless{Fault::duplicate,       Fault::reorder,    Fault::cache_miss,
                                  Fault::late_completion, Fault::queue_full, Fault::number_collision,
                                  Fault::number_reuse,    Fault::torn_crash, Fault::clock_skew};

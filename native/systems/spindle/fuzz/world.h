@@ -40,7 +40,8 @@ struct Shape {
   bool is_patient = false;
   std::uint32_t sends = 45, bursts = 30;  // percent of the operations; the others mostly pause
   std::uint32_t longest_burst = 12;
-  bool leaves = true;  // one operation of a hundred
+  bool leaves = true;   // one operation of a hundred
+  bool copies = false;  // half of the messages are sent by try_send()
   Options group;
   std::vector<SubgroupSpec> subgroups;
   NodeId founders = 0;  // the others join at once
