@@ -76,6 +76,22 @@ TEST_P(TailwindLostReplicaSim, WhatIsDamagedBeforeItIsFlushedIsReplaced) {
       });
 }
 
+// Nobody but the backup sees it, when it flushes the closed replica.
+TEST_P(TailwindLostReplicaSim, WhatHasChangedInABufferIsReplaced) {
+  run(
+      {2, 0},
+      [&](Server& backup, Server& primary) {
+        const std::uint64_t head = primary.log().end().segment;
+        OpenRequest again;
+        OpenAnswer answer;
+        for (again.name = {head, 1}; answer.status != BackupStatus::kOk; ++again.name.attempt)
+          answer = backup.backup().open(primary.id(), again);
+        constexpr std::uint64_t kInDigest = 70;
+        *reinterpret_cast<std::byte*>(answer.buffer.addr + kInDigest) ^= std::byte{1};
+      },
+      [](Server& backup) { EXPECT_EQ(backup.backup().counters().damaged, 1U); });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TailwindLostReplicaSim,
                          testing::Values(Replication::kRamcloud, Replication::kTailwind),
                          [](const auto& each) {
