@@ -71,13 +71,14 @@ class FakeCoordinator {
     run_until([&] { return result.has_value(); });
     return *result;
   }
-  StoreStatus read(const std::string& key) {
+  StoreStatus update_or_read(Opcode opcode, const std::string& key) {
     StoreRequest request;
     request.table = kTable;
     request.key = bytes_of(key);
-    const Bytes answer = ask(Opcode::kRead, encoded_bytes(request));
+    const Bytes answer = ask(opcode, encoded_bytes(request));
     return whole<StoreAnswer>(answer).value_or(StoreAnswer{StoreStatus::kBadRequest, 0, {}}).status;
   }
+  StoreStatus read(const std::string& key) { return update_or_read(Opcode::kRead, key); }
   /// The epoch that the server then has.
   std::uint64_t show(const ClusterView& given) {
     const Bytes answer = ask(Opcode::kUpdate, encoded_bytes(given));
@@ -157,6 +158,20 @@ TEST(TailwindToldServerSim, IsWholeForBackupsThatItKnows) {
     coordinator.show(coordinator.view);
     EXPECT_EQ(coordinator.ask(Opcode::kAskWhole, {}), Bytes{std::byte{1}});
   });
+}
+
+// No backup takes the replica, so nothing is committed when the time of the request is over.
+TEST(TailwindToldServerSim, AnswersNoUpdateThatNoBackupHas) {
+  for (const bool group_commit : {false, true}) {
+    Options options = lone_options();
+    options.replicas = 1;
+    options.workers = 0;
+    options.group_commit = group_commit;
+    run_with_fake(options, [](Env&, FakeCoordinator& coordinator) {
+      for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead, Opcode::kRemove, Opcode::kRead})
+        EXPECT_EQ(coordinator.update_or_read(opcode, "key"), StoreStatus::kRetry);
+    });
+  }
 }
 
 // What the first attempt has stored may be older than what the second one recovers: the tablet was
