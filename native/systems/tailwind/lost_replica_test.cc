@@ -9,7 +9,7 @@ namespace {
 using fabric::sim::SimCluster;
 
 constexpr NodeId kLosesReplicas = 1;  // and nodes 0 and 2 are the others of its group
-constexpr int kLostKeys = 50;
+constexpr int kLostKeys = 40;         // their log ends amid a segment
 
 class TailwindLostReplicaSim : public testing::TestWithParam<Replication> {
  protected:
@@ -74,6 +74,22 @@ TEST_P(TailwindLostReplicaSim, WhatIsDamagedBeforeItIsFlushedIsReplaced) {
         ASSERT_EQ(backup.backup().problems().size(), 1U);
         EXPECT_NE(backup.backup().problems()[0].find("its buffer is damaged"), std::string::npos);
       });
+}
+
+// Nobody but the backup sees it, when it flushes the closed replica.
+TEST_P(TailwindLostReplicaSim, WhatHasChangedInABufferIsReplaced) {
+  run(
+      {2, 0},
+      [&](Server& backup, Server& primary) {
+        const std::uint64_t head = primary.log().end().segment;
+        OpenRequest again;
+        OpenAnswer answer;
+        for (again.name = {head, 1}; answer.status != BackupStatus::kOk; ++again.name.attempt)
+          answer = backup.backup().open(primary.id(), again);
+        constexpr std::uint64_t kInDigest = 70;
+        *reinterpret_cast<std::byte*>(answer.buffer.addr + kInDigest) ^= std::byte{1};
+      },
+      [](Server& backup) { EXPECT_EQ(backup.backup().counters().damaged, 1U); });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TailwindLostReplicaSim,

@@ -123,6 +123,28 @@ TEST(TailwindReplicatedLog, ALostBackupIsReplacedBeforeTheNextCommit) {
   EXPECT_FALSE(log.is_mending());
 }
 
+// The consent to a version does not come in time, and another backup dies.
+TEST(TailwindReplicatedLog, AConsentToAnEarlierVersionDoesNotCount) {
+  Trace trace;
+  ReplicatedLog log(trace, 1);
+  log.begin(1, kFirst);
+  log.step();
+  for (std::uint64_t version = 0; version < 2; ++version) {
+    log.opened({1, 0});
+    log.step();
+    log.versioned({1, 0}, version);
+    log.step();
+    if (version == 0) log.lost(1);
+    log.step();
+  }
+  EXPECT_EQ(trace.take().back(), "coordinator 1 v1");
+  log.lost(2);
+  log.consented(1, 1);
+  EXPECT_TRUE(log.is_mending());
+  log.step();
+  EXPECT_EQ(trace.take(), (Lines{"open 1.0 at 3 v2 50 copy"}));
+}
+
 /// Two segments of which the first is closed and the second is the head, with replicas 1.0 and 2.0.
 ReplicatedLog& with_two_segments(ReplicatedLog& log, Trace& trace) {
   log.begin(1, kFirst);
