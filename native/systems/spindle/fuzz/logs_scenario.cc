@@ -2,6 +2,7 @@
 
 #include "base/rng.h"
 #include "fuzz/fault_phase.h"
+#include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/spindle/fuzz/logs_world.h"
 #include "systems/spindle/fuzz/spindle_scenario.h"
@@ -25,7 +26,10 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
   constexpr Time kLimit = 100 * kSecond;
   if (options.faults.heal_at == kForever) options.faults.heal_at = kLimit;
   fuzz::FaultPhase phase(options, outcome);
+  // The power fails soon. A domain begins before that if disks and the control path are fast.
+  fuzz::hasten_control_path(options.profile);
   options.profile.storage_write_us = std::max(options.profile.storage_write_us, 20.0);
+  options.profile.storage_sync_us = std::min(options.profile.storage_sync_us, 20.0);
   scenario::LogsWorld world(options, outcome, phase);
   options.nodes += 2;  // the driver and the client
   fabric::sim::SimCluster cluster(fuzz::simulation_of(options, kLimit));
