@@ -125,6 +125,7 @@ class Client {
   void go_another_way(Link& link, std::uint64_t draw);
   /// Returns false if nothing was posted.
   bool post(Link& link, List& list);
+  void take_failures(Link& link);
   void wait(Link& link, std::size_t most);
   void take(Link& link, const fabric::Completion& wc);
   void end(Link& link, const Posted& posted, fabric::Status status);

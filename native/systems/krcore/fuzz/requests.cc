@@ -274,7 +274,7 @@ bool Client::post(Link& link, List& list) {
     const Posted& refused = list.posted[done + pushed.accepted];
     // A queue pair that has failed looks nothing up. What has failed first tells why.
     if (pushed.status == Status::kRetryExceeded || pushed.error == fabric::PostError::kInvalidState)
-      wait(link, 0);
+      take_failures(link);
     if (pushed.error == fabric::PostError::kInvalidState)
       failed(link, Status::kFlushed, "a connection");
     else if (!is_bad && !is_of_ended_loan(refused, pushed.status))
@@ -290,6 +290,15 @@ bool Client::post(Link& link, List& list) {
   for (; !link.open.empty() && !link.open.back().is_signaled; link.open.pop_back())
     words_.give_later(link.open.back().piece, world_.now());
   return give_up(list);
+}
+
+// Those at the end without a signal have a completion only if they failed, and then it is there.
+void Client::take_failures(Link& link) {
+  const auto last =
+      std::ranges::find_if(link.open.rbegin(), link.open.rend(), &Posted::is_signaled);
+  wait(link, static_cast<std::size_t>(last - link.open.rbegin()));
+  fabric::Completion wc;
+  while (!link.open.empty() && app_.wait(link.queue, {&wc, 1}, env_.now()) == 1) take(link, wc);
 }
 
 // Waits until at most so many are open.
