@@ -78,7 +78,8 @@ Message& MessagePool::take(Nic& owner, QueuePairCore& initiator) {
   message.initiator = &initiator;
   ++initiator.references;
   message.status = Status::kSuccess;
-  message.late_source = message.meddled = message.ecn_marked = message.dropped = false;
+  message.late_source = message.meddled = message.waited = message.ecn_marked = message.dropped =
+      false;
   message.nak = Nak::kNone;
   message.sampled = 0;
   return message;

@@ -81,6 +81,7 @@ struct alignas(64) Message final : SimEvent {
   Status status = Status::kSuccess;
   bool late_source = false;  // the NIC reads the payload when the message is at the target's port
   bool meddled = false;      // the packet faults have been drawn for this message
+  bool waited = false;       // an earlier message was late, and this one with it
   bool ecn_marked = false;   // a switch on the way has marked the message
   bool dropped = false;      // a switch on the way has dropped the message; its event goes on
   Nak nak = Nak::kNone;

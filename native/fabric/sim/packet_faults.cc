@@ -52,6 +52,7 @@ bool PacketFaults::is_held(Message& message, Picos now) {
   NicFaults& faults = *nic_.faults();
   const Picos held = std::max(faults.clogged_until, faults.held_from[message.sender->port()]);
   if (held <= now) return false;
+  message.waited = true;
   faults.stream.reach(held == faults.clogged_until ? Fault::clog : Fault::delay);
   nic_.fabric().scheduler.schedule(message, held);
   return true;
@@ -100,7 +101,9 @@ bool PacketFaults::delays(Message& message, Picos now) {
     scheduler.schedule(message, now + to_picos(draws.duration(Fault::reorder)));
     return true;
   }
-  if (!draws.fire(Fault::delay)) return false;
+  // Messages that have waited for one would otherwise be late together again and again: a link
+  // under load would be late without bound.
+  if (message.waited || !draws.fire(Fault::delay)) return false;
   draws.reach(Fault::delay);
   Picos& held = faults.held_from[message.sender->port()];
   held = now + to_picos(draws.duration(Fault::delay));

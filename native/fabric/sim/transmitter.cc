@@ -63,7 +63,7 @@ void Transmitter::send_response(Message& message, Picos now, Picos ready) {
   message.stage = Message::Stage::kResponseArrives;
   message.sender = &nic_;
   message.owner = &initiator;
-  message.meddled = message.ecn_marked = false;
+  message.meddled = message.waited = message.ecn_marked = false;
   const Picos left = leave(message.initiator->responses, initiator, message, now, ready, ready);
   if (nic_.timeline() != nullptr) [[unlikely]]
     record(initiator, message, left);

@@ -38,6 +38,12 @@ Fate::Fate(World& world, Env& env)
   if (world.shape.outage) outage_after_ = 1 + rng_.below(world.options.operations);
 }
 
+Fate::~Fate() {
+  for (auto* hook :
+       {&world_.at_answer, &world_.at_write, &world_.at_cleaning, &world_.at_head, &world_.at_roll})
+    *hook = nullptr;
+}
+
 void Fate::run() {
   while (!world_.is_over) {
     const Time next = now() + kLook;

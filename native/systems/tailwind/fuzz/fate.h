@@ -20,6 +20,8 @@ inline constexpr std::initializer_list<Fault> kCostly{
 class Fate {
  public:
   Fate(World& world, Env& env);
+  /// The world calls nothing of it any more.
+  ~Fate();
   /// Until the world is over.
   void run();
 
