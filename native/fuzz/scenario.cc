@@ -38,14 +38,16 @@ const FaultsLeftOut* why_not(const Scenario& scenario, Fault fault) {
 void check_faults(const Scenario& scenario, const Options& options) {
   for (const Fault fault : options.asked) {
     const FaultsLeftOut* const left_out = why_not(scenario, fault);
-    if (left_out == nullptr) continue;
+    const bool is_of_memory = fault_info(fault).draw == FaultDraw::kMemory;
+    if (left_out == nullptr && !is_of_memory) continue;
+    const std::string_view reason = is_of_memory ? "the memory model has it" : left_out->reason;
     std::string kinds;
     for (const Fault each : scenario.faults())
       (kinds += kinds.empty() ? "" : ", ") += fault_info(each).key;
-    throw Error(ErrorCode::kInvalidArgument,
-                "scenario " + std::string(scenario.name) + " cannot have the fault " +
-                    std::string(fault_info(fault).key) + ": " + std::string(left_out->reason) +
-                    "; it can have " + kinds);
+    throw Error(ErrorCode::kInvalidArgument, "scenario " + std::string(scenario.name) +
+                                                 " cannot have the fault " +
+                                                 std::string(fault_info(fault).key) + ": " +
+                                                 std::string(reason) + "; it can have " + kinds);
   }
 }
 

@@ -52,7 +52,7 @@ def test_a_store_is_judged_and_its_bug_is_found(scenario: str, model: str, mutat
 
 @pytest.mark.parametrize(
     ("scenario", "fault"),
-    [("erpc_raft_group", "disk_lies"), ("erpc_raft", "disk_rot"), ("erpc_store", "crash")],
+    [("erpc_raft_group", "disk_lies"), ("erpc_raft", "disk_rot"), ("erpc_store", "host_crash")],
 )
 def test_a_fault_that_a_store_cannot_have_is_refused(scenario: str, fault: str) -> None:
     ended = command("fuzz", scenario, "--faults", f"{fault}.rate=0.1")
