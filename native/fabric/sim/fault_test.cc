@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "base/error_test.h"
@@ -55,6 +56,27 @@ TEST(Faults, AReliableConnectionHidesLossDuplicatesReorderingAndDelay) {
   expect_hidden({{"loss_burst", 20}, {"loss_burst.max_ns", 10000}}, Fault::loss_burst);
   expect_hidden({{"clog", 20}, {"clog.min_ns", 5000}, {"clog.max_ns", 20000}}, Fault::clog);
   expect_hidden({{"noisy_neighbour", 50}}, Fault::noisy_neighbour);
+}
+
+// What waits behind a late packet is let go with it. Each request is late once on each way at most,
+// as long as the fault states, however many are outstanding.
+TEST(Faults, ADelayHasItsBoundUnderLoad) {
+  constexpr Time kBound = 20 * kMicrosecond;
+  QpOptions qp = patient();
+  qp.timeout_us = 10'000;
+  Pair pair({{"delay", 0.2}, {"delay.min_ns", 1000}, {"delay.max_ns", kBound}}, qp);
+  constexpr std::uint64_t kOutstanding = 64;
+  std::deque<Time> posted;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    if (posted.size() == kOutstanding) {
+      ASSERT_EQ(pair.a.await_send().status, Status::kSuccess);
+      ASSERT_LT(pair.a.env.now() - posted.front(), 3 * kBound);
+      posted.pop_front();
+    }
+    posted.push_back(pair.a.env.now());
+    ASSERT_TRUE(pair.qa->write(pair.a.memory->sge(0, 8), pair.b.memory->remote(), 0));
+  }
+  EXPECT_GT(pair.world.fired(Fault::delay), 100u);
 }
 
 TEST(Faults, ManyPacketsOutstandingUnderAllOfThemAtOnce) {
