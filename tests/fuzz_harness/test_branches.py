@@ -47,4 +47,4 @@ def test_each_rare_branch_is_taken_by_a_scenario_or_by_a_test() -> None:
 def test_a_branch_of_a_test_is_in_no_scenario(branch: str, test: str) -> None:
     assert branch in branches_of_the_code(), "the branch is gone: take it out of the list"
     assert not any(branch in each["branches"] for each in fuzz.systems())
-    assert (SYSTEMS / test).is_file()
+    assert not test or (SYSTEMS / test).is_file()

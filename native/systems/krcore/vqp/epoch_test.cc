@@ -12,7 +12,7 @@ using fabric::Status;
 // answer. The first long message of that has the same ticket, and no receive: it has not ended.
 TEST(KrcoreEpochSim, AnAnswerEndsNothingOfALaterConnection) {
   constexpr std::uint32_t kBytes = 2048;
-  for (const std::uint16_t first : {1, 0xffff}) {  // 0 would be any
+  for (const std::uint16_t first : {std::uint16_t{1}, std::uint16_t{0xffff}}) {  // 0 would be any
     fabric::sim::SimCluster cluster(runtime::sim_options(2));
     cluster.run([&](Env& env) {
       Options options = one_core();
