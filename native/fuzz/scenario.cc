@@ -53,6 +53,11 @@ void check_faults(const Scenario& scenario, const Options& options) {
 
 }  // namespace
 
+FaultsLeftOutList joined(FaultsLeftOutList first, const FaultsLeftOutList& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 std::vector<Fault> Scenario::faults() const {
   std::vector<Fault> all;
   for (std::size_t i = 0; i < kFaults; ++i) {

@@ -104,6 +104,9 @@ struct FaultsLeftOut {
   std::vector<Fault> faults;
   std::string_view reason;
 };
+using FaultsLeftOutList = std::vector<FaultsLeftOut>;
+/// Returns both lists as one.
+FaultsLeftOutList joined(FaultsLeftOutList first, const FaultsLeftOutList& second);
 inline const std::vector<Fault> kDiskFaults{
     Fault::disk_torn,     Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot,
     Fault::disk_io_error, Fault::disk_full,       Fault::disk_slow,        Fault::disk_lies};
@@ -115,7 +118,7 @@ struct Scenario {
   Outcome (*run)(const Options& options);
   std::vector<std::string_view> mutations;
   std::vector<std::string_view> presets = {};
-  std::vector<FaultsLeftOut> left_out = {};
+  FaultsLeftOutList left_out = {};
   /// The rare branches (Env::reached) that random runs must take.
   std::vector<std::string_view> branches = {};
   NodeId most_nodes = 32;

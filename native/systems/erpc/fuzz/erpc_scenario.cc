@@ -14,14 +14,8 @@ namespace sim = fabric::sim;
 using scenario::Node;
 using scenario::World;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRpc{
-    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
-      Fault::region_revoked},
-     "RPCs use datagrams: no one-sided operation has a target"},
-    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
-    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
-    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
-    {fuzz::kDiskFaults, "RPCs store nothing"}};
+const fuzz::FaultsLeftOutList kLeftOutOfRpc =
+    fuzz::joined(kLeftOutOfRpcs, {{fuzz::kDiskFaults, "RPCs store nothing"}});
 
 /// A node that is killed unwinds: its calls have no end.
 struct Ending {

@@ -14,7 +14,7 @@ namespace {
 namespace sim = fabric::sim;
 using scenario::World;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfServices{
+const fuzz::FaultsLeftOutList kLeftOutOfServices{
     {{Fault::clock_jump}, "leases need clocks that run evenly (section 4.2)"},
     {{Fault::memory_pressure}, "a service that finds no memory ends"},
     {{Fault::malformed}, "a request that is wrong before the post reads and writes other bytes"},

@@ -14,16 +14,19 @@
 
 namespace pyrdma::loco {
 
-inline const std::vector<fuzz::FaultsLeftOut> kLeftOutOfLoco{
+/// What no scenario of LOCO has.
+inline const fuzz::FaultsLeftOutList kLeftOutOfAll{
     {{Fault::placement_reorder}, "writes of one queue pair are placed in order (section 2.2)"},
-    {{Fault::cq_overrun, Fault::qp_error, Fault::nic_failure, Fault::region_revoked},
-     "a connection that breaks while both nodes live stays lost: loco_store_cut has this case"},
     {{Fault::malformed}, "a request that is wrong before the post is a bug of the program"},
     {{Fault::memory_pressure}, "a node without memory for its channels ends before the run"},
     {{Fault::corruption}, "no datagrams are used"},
     {{Fault::dc_storm}, "no queue pair is connected dynamically"},
     {{Fault::number_reuse}, "no node is started again"},
     {fuzz::kDiskFaults, "nothing is stored on disks"}};
+inline const fuzz::FaultsLeftOutList kLeftOutOfLoco = fuzz::joined(
+    kLeftOutOfAll,
+    {{{Fault::cq_overrun, Fault::qp_error, Fault::nic_failure, Fault::region_revoked},
+      "a connection that breaks while both nodes live stays lost: loco_store_cut has this case"}});
 
 /// Keeps the times without a way between two nodes shorter than the retries of a connection, which
 /// come once per millisecond and eight times. Otherwise two nodes lose each other.

@@ -45,24 +45,18 @@ fuzz::Outcome run_logs(const fuzz::Options& wanted) {
   return outcome;
 }
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfLogs{
-    {{Fault::crash, Fault::host_crash, Fault::battery_crash, Fault::torn_crash, Fault::number_reuse,
-      Fault::qp_error, Fault::nic_failure},
-     "the scenario itself takes members away, and the last round needs all of them"},
-    {{Fault::loss_burst, Fault::delay, Fault::clog, Fault::buffer_overflow, Fault::pause_storm,
-      Fault::partition, Fault::isolation, Fault::partition_partial, Fault::partition_one_way,
-      Fault::partition_flapping, Fault::coordinator_down},
-     "they last as long as the retries of a connection, and cost a group members"},
-    {{Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_io_error,
-      Fault::disk_full, Fault::disk_lies},
-     "the scenario itself damages disks, one at a time"},
-    {{Fault::placement_reorder},
-     "the algorithm rests on the order of one queue pair's writes (section 2.2)"},
-    {{Fault::corruption}, "no datagrams are used"},
-    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
-    {{Fault::malformed}, "a request that is wrong before the post writes other bytes"},
-    {{Fault::cq_overrun, Fault::memory_pressure, Fault::region_revoked},
-     "a member that it meets ends with an error"}};
+const fuzz::FaultsLeftOutList kLeftOutOfLogs = fuzz::joined(
+    kLeftOutOfGroups,
+    {{{Fault::crash, Fault::host_crash, Fault::battery_crash, Fault::torn_crash,
+       Fault::number_reuse, Fault::qp_error, Fault::nic_failure},
+      "the scenario itself takes members away, and the last round needs all of them"},
+     {{Fault::loss_burst, Fault::delay, Fault::clog, Fault::buffer_overflow, Fault::pause_storm,
+       Fault::partition, Fault::isolation, Fault::partition_partial, Fault::partition_one_way,
+       Fault::partition_flapping, Fault::coordinator_down},
+      "they last as long as the retries of a connection, and cost a group members"},
+     {{Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_io_error,
+       Fault::disk_full, Fault::disk_lies},
+      "the scenario itself damages disks, one at a time"}});
 
 }  // namespace
 

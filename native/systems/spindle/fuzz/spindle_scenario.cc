@@ -12,15 +12,8 @@ namespace sim = fabric::sim;
 using scenario::Node;
 using scenario::World;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfGroups{
-    {{Fault::placement_reorder},
-     "the algorithm rests on the order of one queue pair's writes (section 2.2)"},
-    {{Fault::corruption}, "no datagrams are used"},
-    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
-    {{Fault::malformed}, "a request that is wrong before the post writes other bytes"},
-    {{Fault::cq_overrun, Fault::memory_pressure, Fault::region_revoked},
-     "a member that it meets ends with an error"},
-    {fuzz::kDiskFaults, "spindle_logs has the disks"}};
+const fuzz::FaultsLeftOutList kLeftOutOfMemory =
+    fuzz::joined(kLeftOutOfGroups, {{fuzz::kDiskFaults, "spindle_logs has the disks"}});
 
 /// A node that is killed unwinds.
 struct Ending {
@@ -112,7 +105,7 @@ fuzz::Scenario group_scenario() {
       run_group,
       {kBugNames.begin(), kBugNames.end()},
       {kPresetNames.begin(), kPresetNames.end()},
-      kLeftOutOfGroups,
+      kLeftOutOfMemory,
       {"spindle/doorbell", "spindle/excluded", "spindle/last_row_by_channel", "spindle/link_broken",
        "spindle/nulls", "spindle/queue_full", "spindle/ragged_trim", "spindle/ring_wraps",
        "spindle/send_queue_waits", "spindle/sent_again", "spindle/sent_in_next_view",

@@ -14,7 +14,7 @@ namespace {
 namespace sim = fabric::sim;
 using scenario::World;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfStore{
+const fuzz::FaultsLeftOutList kLeftOutOfStore{
     {{Fault::memory_pressure}, "a server that finds no memory ends when it starts"},
     {{Fault::dc_storm}, "no queue pair is connected dynamically"}};
 

@@ -10,7 +10,7 @@ namespace pyrdma::erpc::raft {
 
 namespace {
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRaft{
+const fuzz::FaultsLeftOutList kLeftOutOfRaft{
     {{Fault::disk_misdirected, Fault::disk_lies},
      "Raft needs what was synchronised; damage in a minority is found, these are not"},
     {{Fault::battery_crash, Fault::number_reuse},

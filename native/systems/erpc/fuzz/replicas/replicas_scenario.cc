@@ -6,6 +6,7 @@
 #include "fuzz/patience.h"
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
+#include "systems/erpc/fuzz/erpc_scenario.h"
 #include "systems/erpc/fuzz/replicas/replicas.h"
 
 namespace pyrdma::erpc {
@@ -13,16 +14,11 @@ namespace {
 
 using replicas::Client;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfReplicas{
-    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
-      Fault::region_revoked},
-     "RPCs use datagrams: no one-sided operation has a target"},
-    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
-    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
-    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
-    {{Fault::memory_pressure}, "a member that finds no memory ends"},
-    {{Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_lies},
-     "Raft needs what was synchronised: erpc_raft_group damages a minority"}};
+const fuzz::FaultsLeftOutList kLeftOutOfReplicas = fuzz::joined(
+    kLeftOutOfRpcs,
+    {{{Fault::memory_pressure}, "a member that finds no memory ends"},
+     {{Fault::disk_unreadable, Fault::disk_misdirected, Fault::disk_rot, Fault::disk_lies},
+      "Raft needs what was synchronised: erpc_raft_group damages a minority"}});
 
 /// A node that is killed unwinds.
 struct Life {

@@ -11,6 +11,7 @@
 #include "fuzz/quick_control.h"
 #include "fuzz/simulation.h"
 #include "systems/erpc/endpoint.h"
+#include "systems/erpc/fuzz/erpc_scenario.h"
 #include "systems/erpc/fuzz/store/store_world.h"
 #include "systems/erpc/workloads/store_handlers.h"
 
@@ -19,17 +20,11 @@ namespace {
 
 using namespace store;
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfStore{
-    {{Fault::ack_loss, Fault::placement_reorder, Fault::torn_crash, Fault::late_completion,
-      Fault::region_revoked},
-     "RPCs use datagrams: no one-sided operation has a target"},
-    {{Fault::dc_storm}, "no queue pair is connected dynamically"},
-    {{Fault::malformed}, "a request that is wrong before the post sends other bytes"},
-    {{Fault::cq_overrun}, "an endpoint whose completion queue overruns ends with an error"},
-    {{Fault::host_crash, Fault::battery_crash},
-     "the store is in the memory of one node: its clients alone crash"},
-    {{Fault::memory_pressure}, "a client that finds no memory ends"},
-    {fuzz::kDiskFaults, "the store writes nothing to a disk"}};
+const fuzz::FaultsLeftOutList kLeftOutOfStore = fuzz::joined(
+    kLeftOutOfRpcs, {{{Fault::host_crash, Fault::battery_crash},
+                      "the store is in the memory of one node: its clients alone crash"},
+                     {{Fault::memory_pressure}, "a client that finds no memory ends"},
+                     {fuzz::kDiskFaults, "the store writes nothing to a disk"}});
 
 /// Node 0.
 class StoreNode {

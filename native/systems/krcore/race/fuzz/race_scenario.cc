@@ -12,7 +12,7 @@ namespace pyrdma::krcore::race {
 
 namespace {
 
-const std::vector<fuzz::FaultsLeftOut> kLeftOutOfRace{
+const fuzz::FaultsLeftOutList kLeftOutOfRace{
     {{Fault::corruption, Fault::rnr, Fault::dc_storm},
      "clients send no messages, and use no dynamic connections"},
     {{Fault::malformed}, "a request that is wrong before the post reads and writes other bytes"},
