@@ -56,12 +56,7 @@ class OwnedVar : public Channel {
   /// Sets the owner's copy; pulls see it from now on. The owner calls it, one thread at a time.
   void store(const T& value) {
     PYRDMA_CHECK(owner_, ==, self());
-    if constexpr (kWord) {
-      store_release(reinterpret_cast<Bits*>(copy()), to_bits(value));
-    } else {
-      const Checked checked = with_sum(value);
-      copy_to_shared(copy(), &checked, sizeof checked);
-    }
+    set_copy(value);
     value_ = value;
   }
   // Pushes: the owner's calls, one thread at a time. A change of the caller waits until the pushes
@@ -101,7 +96,7 @@ class OwnedVar : public Channel {
       if (const auto status = pulled.key.wait(); status != fabric::Status::kSuccess)
         return {status, T{}};
       if (const std::optional<T> value = value_of(*pulled.block.template as<Copy>())) {
-        if (owner_ != self()) copy_to_shared(copy(), pulled.block.data(), sizeof(Copy));
+        if (owner_ != self()) set_copy(*value);
         return {fabric::Status::kSuccess, *value};
       }
       me.env().reached("owned_var/torn pull");
@@ -156,6 +151,14 @@ class OwnedVar : public Channel {
       std::memcpy(static_cast<void*>(copy()), &checked, sizeof checked);
     }
     join();
+  }
+  void set_copy(const T& value) {
+    if constexpr (kWord) {
+      store_release(reinterpret_cast<Bits*>(copy()), to_bits(value));
+    } else {
+      const Checked checked = with_sum(value);
+      copy_to_shared(copy(), &checked, sizeof checked);
+    }
   }
   Copy* copy() const { return reinterpret_cast<Copy*>(local_.data); }
   MemRef stage(Caller& me) const {

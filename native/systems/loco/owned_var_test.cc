@@ -97,17 +97,17 @@ TEST(LocoOwnedVarSim, PullsOfTwoCallersNeverGoBack) {
   fabric::sim::SimCluster cluster(simulation);
   ManagerOptions options;
   options.callers = 2;
-  std::uint64_t stored = 0;
+  std::uint32_t stored = 0;
   bool is_over = false;
   cluster.run([&](Env& env) {
     Manager manager(env, options);
-    OwnedVar<std::uint64_t> word(manager, "word", 0, Updates::kPulled);
+    OwnedVar<std::uint32_t> word(manager, "word", 0, Updates::kPulled);
     Barrier barrier(manager, "bar");
     manager.wait_for_ready();
     barrier.wait(manager.caller(0));
     const auto pull = [&](Caller& me) {
       for (int i = 0; i < 300; ++i) {
-        const std::uint64_t least = stored;
+        const std::uint32_t least = stored;
         EXPECT_GE(word.pull(me).second, least);
         EXPECT_GE(*word.try_load(), least);
       }
