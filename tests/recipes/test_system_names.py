@@ -21,6 +21,7 @@ PAGES = (
     "README.md",
     "docs/tutorials.md",
     "experiments/examples/",
+    "native/check/README.md",
     "native/README.md",
     "native/fuzz/README.md",
     "native/runtime/README.md",

@@ -183,13 +183,13 @@ bool Fate::may_kill(NodeId server) const {
 
 /// The node dies soon. In most cases only some servers get what it sends before.
 void Fate::end_soon(NodeId node, Fault fault) {
-  const auto left = static_cast<Time>(1 + rng_.below(rng_.below(2) == 0 ? 20 : 80));
+  const std::uint64_t left = 1 + rng_.below(rng_.below(2) == 0 ? 20 : 80);
   const Time now = this->now();
   const std::uint64_t draw = rng_.below(3);
   const Time silent = draw == 0   ? kForever
                       : draw == 1 ? now
                                   : now + static_cast<Time>(rng_.below(left)) * kMicrosecond;
-  dying_.push_back({now + left * kMicrosecond, silent, node, fault});
+  dying_.push_back({now + static_cast<Time>(left) * kMicrosecond, silent, node, fault});
   end_dying();
 }
 
