@@ -51,7 +51,7 @@ void judge(Outcome& outcome, const Options& options, const check::History& histo
     outcome.histories.emplace_back(model, check::to_json(kept));
   }
   check::SearchLimits limits;
-  limits.configurations = 100'000;
+  limits.configurations = 1'000'000;  // about 2 s
   const check::Verdict verdict = check::check_history(history, model, limits);
   if (verdict.answer == check::Answer::kUnknown) {
     outcome.undecided.emplace_back(model);

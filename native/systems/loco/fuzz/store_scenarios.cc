@@ -228,7 +228,7 @@ class StoreNode {
   /// A node has died. The others still have what does not lie on it: every value, unless a change
   /// of its key was cut off, and every lock that no such change has taken.
   void look_around() {
-    if (!world_.usable[env_.node()] || world_.left != 0) return;
+    if (!world_.has_first_values || !world_.usable[env_.node()] || world_.left != 0) return;
     const bool changes = env_.node() == world_.fates.survivors().front();
     std::vector<bool> is_stuck(world_.shape.locks * env_.nodes());  // each try takes the patience
     for (Key key = 0; key < world_.shape.keys; ++key) {
@@ -300,6 +300,7 @@ class StoreNode {
       world_.history.complete(now, process, EventType::kOk, Function::kInsert, number,
                               Value::boolean(true));
     }
+    world_.has_first_values = true;
   }
 
   /// At the end every node reads every key; the checker compares.

@@ -64,7 +64,8 @@ class StoreNode {
         kScanRequest, [this](RequestHandle& handle) { scan(handle); }, where);
   }
   void run() {
-    endpoint_->run_until([this] { return world_.finished + 1 == world_.options.nodes; }, kForever);
+    endpoint_->run_until([this] { return world_.finished.size() + 1 == world_.options.nodes; },
+                         kForever);
   }
 
  private:
@@ -129,11 +130,11 @@ class StoreUser {
     }
     if (env_.node() == 1) {
       const std::uint32_t others = world_.options.nodes - 2;
-      endpoint_.run_until([&] { return world_.finished == others && is_idle(); }, kForever);
+      endpoint_.run_until([&] { return world_.finished.size() == others && is_idle(); }, kForever);
       read_all();
     }
     endpoint_.run_until([this] { return is_idle(); }, kForever);
-    ++world_.finished;
+    world_.finished.insert(env_.node());
   }
 
  private:
@@ -281,8 +282,10 @@ class StoreUser {
   std::vector<Call> calls_;
 };
 
-/// A node that is killed unwinds: its calls may have run, or not.
+/// A node that is killed unwinds: its calls may have run, or not. One that dies behind its last
+/// call has nothing left to do, and node 0 may be gone.
 void run_user(StoreWorld& world, Env& env) {
+  if (world.finished.contains(env.node())) return;
   bool returns = false;
   struct Ending {
     StoreWorld& world;

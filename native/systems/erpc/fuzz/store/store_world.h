@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "check/history.h"
@@ -91,7 +92,7 @@ struct StoreWorld {
   std::vector<std::vector<PlannedCall>> plans;  // by node
   std::vector<std::size_t> next;                // call of each node's plan
   std::int32_t processes = 0;                   // of histories
-  std::uint32_t finished = 0;                   // clients
+  std::set<NodeId> finished;                    // clients
   std::uint64_t crashes = 0;
   std::vector<check::History> histories;  // of each block of operations
 };
