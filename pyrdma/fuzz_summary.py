@@ -56,6 +56,8 @@ class Summary:
     restarts: int = 0
     undecided: list[int] = field(default_factory=list)
     """Seeds with a history that the checker gave up on: neither correct nor wrong."""
+    given_up: Counter[str] = field(default_factory=Counter)
+    """The number of these seeds by the model of the history."""
     violations: list[dict[str, Any]] = field(default_factory=list)
     differing: list[int] = field(default_factory=list)
     interrupted: bool = False
@@ -85,6 +87,14 @@ class Summary:
         ]
 
     @property
+    def too_many_undecided(self) -> bool:
+        """Whether the checker gave up on more histories than the checks' least shares leave out."""
+        return any(
+            count > round((1 - self.shares.get(model, 1)) * self.seeds, 6)
+            for model, count in self.given_up.items()
+        )
+
+    @property
     def never(self) -> list[str]:
         """What no seed reached: branches, faults that fired without an effect, and checks."""
         return [
@@ -111,6 +121,7 @@ class Summary:
         self.reached.update(found["reached"])
         if found["undecided"]:
             self.undecided.append(found["seed"])
+            self.given_up.update(set(found["undecided"]))
         if protocol.is_file(self.system):
             return
         for branch, count in found["branches"].items():

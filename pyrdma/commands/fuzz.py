@@ -108,8 +108,8 @@ def fuzz_system(
 ) -> None:
     """Run a simulated system, or a protocol in Python, from many seeds under random faults.
 
-    Exit status: 0 no violation, 1 a violation, a history that the checker gave up on, or an end
-    check that too few seeds made.
+    Exit status: 0 no violation, 1 a violation, an end check that too few seeds made, or more
+    histories that the checker gave up on than the check's least share allows (a file: any).
     """
     from .fuzz_output import fuzz_command, options_of
 

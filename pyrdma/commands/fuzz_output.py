@@ -110,7 +110,7 @@ def fuzz_command(
 ) -> int:
     """Run seeds and print the summary.
 
-    Returns 0 when all passed; 1 when one failed or is undecided, when too few made a check, or,
+    Returns 0 when all passed; 1 when one failed, when too few made a check or were decided, or,
     with `coverage`, when something was never reached; 130 after Ctrl-C.
     """
     summary = fuzzing.fuzz(options, seeds, first, jobs, out, twice, progress)
@@ -127,7 +127,7 @@ def fuzz_command(
         if coverage:
             never = ", ".join(summary.never) or "nothing"
             print(f"never reached by {summary.seeds} seeds: {never}")
-    if summary.failed_seeds or summary.undecided or summary.rare_checks:
+    if summary.failed_seeds or summary.too_many_undecided or summary.rare_checks:
         return 1
     if coverage and summary.never:
         return 1

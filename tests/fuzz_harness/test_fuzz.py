@@ -182,6 +182,20 @@ def test_a_history_that_the_checker_gives_up_on_is_not_passed() -> None:
         summary.add({**found, "seed": seed, "undecided": ["register"] if seed > 5 else []})
     assert summary.undecided == [6, 7, 8, 9, 10]
     assert summary.bound == pytest.approx(1 - 0.05 ** (1 / 5))
+    assert summary.too_many_undecided
+
+
+@pytest.mark.parametrize(("given_up", "fails"), [(1, False), (2, True)])
+def test_as_many_histories_may_be_undecided_as_the_share_leaves_out(
+    given_up: int, fails: bool
+) -> None:
+    found = fuzzing.run(SMALL, 1)
+    summary = fuzzing.Summary("fabric", shares={"kv": 0.9})
+    for seed in range(10):
+        summary.add({**found, "seed": seed, "undecided": ["kv", "kv"] if seed < given_up else []})
+    assert summary.too_many_undecided is fails
+    summary.shares = {"end": 0.9}  # none for this check
+    assert summary.too_many_undecided
 
 
 def test_operations_begin_under_faults_and_crashes_come_late() -> None:
