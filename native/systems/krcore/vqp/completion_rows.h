@@ -52,19 +52,21 @@ class CompletionRows {
   }
   /// A request has ended. None succeeds behind one that has failed, as on a real queue pair. It may
   /// have: a long message may be read before completions are taken, and its receiver drops what
-  /// follows a lost message, which has left this node.
+  /// follows a lost message, which has left this node. The first end of a row counts: the answer to
+  /// a long message may come behind its flush, which those behind it have felt.
   void end(std::uint64_t number, fabric::Status status) {
     CompletionEntry& row = (*this)[number];
+    if (row.is_ready) return;
+    const bool is_ok = status == fabric::Status::kSuccess;
     row.is_ready = true;
-    row.status = status;
-    if (status == fabric::Status::kSuccess) {
-      if (number > failed_) row.status = fabric::Status::kFlushed;
-      return;
-    }
-    if (number > failed_) return;
+    row.status = is_ok && number > failed_ ? fabric::Status::kFlushed : status;
+    if (is_ok || number > failed_) return;
     failed_ = number;
-    for (std::uint64_t later = number + 1; later < end_; ++later)
-      if ((*this)[later].is_ready) end(later, (*this)[later].status);
+    for (std::uint64_t later = number + 1; later < end_; ++later) {
+      CompletionEntry& each = (*this)[later];
+      if (each.is_ready && each.status == fabric::Status::kSuccess)
+        each.status = fabric::Status::kFlushed;
+    }
   }
   /// Since clear().
   bool has_failed() const { return failed_ != kNone; }

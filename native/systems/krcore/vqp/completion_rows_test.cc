@@ -48,5 +48,18 @@ TEST(KrcoreCompletionRows, WhatIsBeforeAFailureSucceeds) {
   EXPECT_EQ(rows.front().status, Status::kSuccess) << "of the next connection";
 }
 
+// A long message waits when a request behind it is refused, and is flushed. Its answer comes before
+// its owner takes the completion: it must not succeed after the second one has been flushed for it.
+TEST(KrcoreCompletionRows, ARowEndsOnce) {
+  CompletionRows rows = rows_of({true, true, true});
+  rows.end(1, Status::kSuccess);
+  rows.end(2, Status::kRemoteAccess);
+  rows.end(0, Status::kFlushed);
+  rows.end(0, Status::kSuccess);
+  EXPECT_EQ(rows[0].status, Status::kFlushed);
+  EXPECT_EQ(rows[1].status, Status::kFlushed);
+  EXPECT_EQ(rows[2].status, Status::kRemoteAccess);
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore
