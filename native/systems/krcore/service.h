@@ -216,7 +216,8 @@ class Service {
   // vqp/messages.cc
   void dispatch(CorePool& pool) { dispatch_all(pool, 1); }
   bool dispatch_all(CorePool& pool, std::uint32_t rounds = ~0U);
-  bool has_dispatched_all(CorePool& except);
+  void take_batches(CorePool& pool, std::uint32_t rounds);
+  void take_repeated(CorePool& from, std::span<const MessageHeader> headers);
   void take_message(CorePool& pool, const MessageHeader& header, const std::byte* payload);
   /// Returns the queue pair to which a header sends its message, or null.
   Vqp* named_by(const MessageHeader& header);
@@ -273,7 +274,7 @@ class Service {
   void await_placement(CorePool& pool, Vqp& v);
   void end_transfer(CorePool& pool, Vqp& v);
   void on_transfer(CorePool& pool, const MessageHeader& header);
-  void ask_again(CorePool& pool);
+  bool ask_again(CorePool& pool);
   Prepared transfer_message(Vqp& v, MessageKind kind);
   void want_transfer(Vqp& v, CorePool& to, std::optional<DctMeta> meta, bool is_answer);
 
@@ -298,7 +299,7 @@ class Service {
   void boot();
   void run_control();
   std::optional<ControlMessage> next_control();
-  void look_after(CorePool& pool);
+  bool look_after(CorePool& pool);
   void let_pollers_look();
   void run_builder();
   void end_what_has_ended();

@@ -13,6 +13,7 @@ namespace pyrdma::krcore {
 namespace {
 
 constexpr Time kTurn = 100 * kMicrosecond;
+constexpr Time kShortTurn = 10 * kMicrosecond;
 constexpr Time kIdleTurn = 500 * kMicrosecond;
 constexpr Time kIdleAfter = 10 * kMillisecond;  // without a message or a job
 constexpr Time kFirstRetry = kMillisecond, kLongestRetry = 64 * kFirstRetry;
@@ -105,8 +106,9 @@ std::optional<ControlMessage> Service::next_control() {
   return port_->take();
 }
 
-// What arrives for an application that does not ask must not fill the buffers of others.
-void Service::look_after(CorePool& pool) {
+// What arrives for an application that does not ask must not fill the buffers of others. Returns
+// whether the core has something left to do for which there was no room.
+bool Service::look_after(CorePool& pool) {
   const Scope step(env_, scope::look_after);
   dispatch(pool);
   // It waits for the lock: threads that poll may hand it to each other for ever, and nobody else
@@ -116,7 +118,7 @@ void Service::look_after(CorePool& pool) {
   for (const auto& [node, qp] : pool.reliable) poll_inner(pool, *qp);
   for (const auto& qp : pool.leaving) poll_inner(pool, *qp);
   if (!pool.deferred.empty()) send_deferred(pool);
-  ask_again(pool);
+  return ask_again(pool);
 }
 
 void Service::run_control() {
@@ -126,10 +128,11 @@ void Service::run_control() {
       last = env_.now();
       attempt(env_, [&] { take_control(*message); });
     }
-    for (const auto& pool : pools_) look_after(*pool);
+    bool has_more = false;
+    for (const auto& pool : pools_) has_more |= look_after(*pool);
     let_pollers_look();
     const Time now = env_.now();
-    env_.sleep_until(now + (now - last > kIdleAfter ? kIdleTurn : kTurn));
+    env_.sleep_until(now + (has_more ? kShortTurn : now - last > kIdleAfter ? kIdleTurn : kTurn));
   }
 }
 

@@ -59,7 +59,7 @@ class CorePool {
   /// The target of this core, or an empty value on a device without dynamic connections.
   DctMeta target() const { return target_meta_; }
 
-  /// Guards the receives and `received`.
+  /// Guards the receives, `received` and `repeated`.
   Mutex receive_mutex;
   fabric::CompletionQueue& receives() { return *receives_; }
   fabric::CompletionQueue* dynamic_completions() { return dynamic_completions_.get(); }
@@ -74,6 +74,8 @@ class CorePool {
   using Batch = std::array<fabric::Completion, 16>;
   Batch sent, received;
 
+  /// Messages that come again, and wait until all cores have taken what came before them.
+  std::vector<MessageHeader> repeated;
  private:
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;
   /// The printed listing asks for the send queue alone (ambiguity algorithm2_cq_depth).

@@ -2,6 +2,8 @@
 // pair that its header names. Long payloads are read by the receiver (section 4.5).
 #include <algorithm>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "fabric/post_rules.h"
 #include "fabric/shm/copy.h"
@@ -38,7 +40,17 @@ void Service::address(const Vqp& v, CorePool& pool, MessageHeader& header) const
 // Takes batches of messages, at most `rounds` of them. Returns false when another thread does so.
 bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
   if (!pool.receive_mutex.try_lock()) return false;
-  const std::lock_guard<Mutex> lock(pool.receive_mutex, std::adopt_lock);
+  std::vector<MessageHeader> repeated;
+  {
+    const std::lock_guard<Mutex> lock(pool.receive_mutex, std::adopt_lock);
+    take_batches(pool, rounds);
+    repeated.swap(pool.repeated);
+  }
+  if (!repeated.empty()) take_repeated(pool, repeated);
+  return true;
+}
+
+void Service::take_batches(CorePool& pool, std::uint32_t rounds) {
   const Scope step(env_, scope::poll_receives);
   CorePool::Batch& batch = pool.received;
   std::size_t count = batch.size();
@@ -57,7 +69,25 @@ bool Service::dispatch_all(CorePool& pool, std::uint32_t rounds) {
       pool.post_buffer(wc.wr_id);
     }
   }
-  return true;
+}
+
+// Takes what has arrived at all cores before messages that come again. It waits for the locks: a
+// thread that polls without a pause holds one nearly always, and the sender of a message that is
+// dropped again and again would be taken for dead.
+void Service::take_repeated(CorePool& from, std::span<const MessageHeader> headers) {
+  std::vector<std::pair<CorePool*, MessageHeader>> waiting, next;
+  for (const MessageHeader& header : headers) waiting.emplace_back(&from, header);
+  while (!waiting.empty()) {
+    for (const auto& pool : pools_) {
+      const std::lock_guard<Mutex> lock(pool->receive_mutex);
+      take_batches(*pool, ~0U);
+      for (const MessageHeader& header : pool->repeated) next.emplace_back(pool.get(), header);
+      pool->repeated.clear();
+    }
+    for (const auto& [pool, header] : waiting) take_message(*pool, header, nullptr);
+    waiting.swap(next);
+    next.clear();
+  }
 }
 
 Vqp* Service::named_by(const MessageHeader& header) {
@@ -90,6 +120,14 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
     env_.reached("krcore/old_connection");
     return;
   }
+  // The first announcement, or what was sent before a transfer, may lie with another core.
+  const bool has_payload =
+      header.kind != MessageKind::kZeroCopy && header.kind != MessageKind::kTransfer;
+  if ((header.flags & MessageHeader::kAgain) != 0 && pools_.size() > 1 && !has_payload) {
+    pool.repeated.push_back(header);
+    pool.repeated.back().flags &= static_cast<std::uint8_t>(~MessageHeader::kAgain);
+    return;
+  }
   switch (header.kind) {
     case MessageKind::kData:
     case MessageKind::kZeroCopy:
@@ -98,8 +136,6 @@ void Service::take_message(CorePool& pool, const MessageHeader& header, const st
         refuse(pool, header, Status::kRemoteInvalidRequest);
         return;
       }
-      // The first announcement may lie with another core, behind other messages.
-      if ((header.flags & MessageHeader::kAgain) != 0 && !has_dispatched_all(pool)) return;
       deliver(pool, *v, header, payload);
       return;
     case MessageKind::kZeroCopyDone:

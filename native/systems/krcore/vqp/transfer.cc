@@ -48,30 +48,36 @@ Prepared Service::transfer_message(Vqp& v, MessageKind kind) {
 }
 
 // The queue pairs of a core that wait for their peer ask it again. The peer answers each time.
-void Service::ask_again(CorePool& pool) {
+// Those that find no room come first at the next turn, which is near: a message that is not
+// announced for long is lost (vqp/zero_copy.cc). Returns whether there are such.
+bool Service::ask_again(CorePool& pool) {
   std::vector<VqpId>& asking = core_states_[pool.core]->asking;
-  if (asking.empty()) return;
+  if (asking.empty()) return false;
   std::vector<VqpId> turn;
   turn.swap(asking);
   const Time now = env_.now();
-  const auto is_due = [&](Time& again, Time& interval, Time longest = kForever) {
-    if (again > now) return false;
-    interval = std::min(2 * interval, longest);
-    again = now + interval;
-    return true;
-  };
+  std::optional<std::size_t> first_left;  // of `asking`
   for (const VqpId id : turn) {
     Vqp* v = find(id);
     if (v == nullptr) continue;
     v->is_asking = false;
     if (v->pool.load(std::memory_order_relaxed) != &pool) continue;
+    const std::size_t place = asking.size();
     // What asks goes by another queue pair if its own has failed.
     if (v->qp == nullptr || (v->qp->has_failed && v->qp->under_way() == 0))
       adopt(*v, pool.next_to(v->node, v->to));
-    const bool may_post = v->qp != nullptr && !v->qp->has_failed && v->qp->room() > 0;
+    bool has_room = true;
+    const auto may_ask = [&](Time& again, Time& interval, Time longest) {
+      if (v->qp == nullptr || v->qp->has_failed || again > now) return false;
+      has_room = v->qp->room() > 0;
+      if (!has_room) return false;
+      interval = std::min(2 * interval, longest);
+      again = now + interval;
+      return true;
+    };
     Transfer& transfer = v->transfer;
     const bool waits = transfer.stage == Transfer::kRunning && !transfer.acked;
-    if (waits && may_post && is_due(transfer.again, transfer.interval)) {
+    if (waits && may_ask(transfer.again, transfer.interval, kForever)) {
       env_.reached("krcore/asked_again");
       Prepared message = transfer_message(*v, MessageKind::kTransfer);
       message.header.flags |= MessageHeader::kAgain;
@@ -79,9 +85,7 @@ void Service::ask_again(CorePool& pool) {
     }
     for (Question& question : v->announced) {
       // The receiver may read for a lease from an announcement on (vqp/zero_copy.cc).
-      if (v->qp == nullptr || v->qp->has_failed || v->qp->room() == 0 ||
-          !is_due(question.again, question.interval, options_.lease / 2))
-        continue;
+      if (!may_ask(question.again, question.interval, options_.lease / 2)) continue;
       if (!has_buffers(question.message, v->options.domain, 1, 1)) {
         complete_ticket(*v, question.message.ticket, fabric::Status::kLocalProtection);
         fail_vqp(*v);
@@ -94,8 +98,18 @@ void Service::ask_again(CorePool& pool) {
       message.to = v->to;
       post_physical(pool, *v->qp, {&message, 1});
     }
+    if (!has_room) {
+      const auto left = std::ranges::find_if(
+          v->announced, [&](const Question& each) { return each.again <= now; });
+      std::rotate(v->announced.begin(), left, v->announced.end());
+      if (!first_left) first_left = place;
+    }
     if (waits || !v->announced.empty()) want_answer(pool, *v);
   }
+  if (!first_left) return false;
+  std::rotate(asking.begin(), asking.begin() + static_cast<std::ptrdiff_t>(*first_left),
+              asking.end());
+  return true;
 }
 
 void Service::begin_transfer(CorePool& pool, Vqp& v) {
@@ -197,13 +211,6 @@ void Service::end_transfer(CorePool& pool, Vqp& v) {
   if (!v.pending.empty()) want_turn(pool, v);
 }
 
-// Takes what has arrived at all other cores. Returns false when another thread is about it.
-bool Service::has_dispatched_all(CorePool& except) {
-  for (const auto& pool : pools_)
-    if (pool.get() != &except && !dispatch_all(*pool)) return false;
-  return true;
-}
-
 void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
   Vqp* v = find(VqpId::of(header.to));
   if (v == nullptr && header.to == 0) {
@@ -214,8 +221,6 @@ void Service::on_transfer(CorePool& pool, const MessageHeader& header) {
       if (reply != bound->replies.end()) v = find(reply->second.vqp);
     }
   }
-  // An earlier message may lie with another core, if it came by another way.
-  if ((header.flags & MessageHeader::kAgain) != 0 && !has_dispatched_all(pool)) return;
   MessageHeader ack;
   ack.kind = MessageKind::kTransferAck;
   ack.to = header.from;

@@ -1,5 +1,6 @@
 // Long messages by the zero-copy protocol (section 4.5) whose answers are lost.
 #include <cstring>
+#include <mutex>
 
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
@@ -294,6 +295,80 @@ TEST(KrcoreZeroCopySim, AMessageBehindALostOneFails) {
     }
     runtime::node_barrier(env, "done");
   });
+}
+
+/// Sends long messages that wait for receives until their announcements have ended many times. All
+/// arrive.
+void send_before_receives(const Options& receivers, const Options& senders, std::uint32_t count,
+                          bool is_core_busy) {
+  constexpr std::uint32_t kBytes = 2048;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  cluster.run([&](Env& env) {
+    Service service(env, env.node() == 1 ? receivers : senders);
+    App app(service);
+    const Registration own = app.reg_mr(std::uint64_t{count} * kBytes);
+    VqpOptions deep;
+    deep.send_entries = deep.receive_entries = count;
+    const Queue queue = app.create_queue(deep);
+    if (env.node() == 1) {
+      app.bind(queue, 7);
+      bool is_over = false;
+      // It polls the other core without a pause.
+      const auto poller = env.spawn("poller", [&] {
+        while (is_core_busy && !is_over) {
+          {
+            const std::lock_guard<Mutex> lock(service.pool(1).receive_mutex);
+            env.sleep_until(env.now() + 200 * kMicrosecond);
+          }
+          env.sleep_until(env.now() + kMicrosecond);
+        }
+      });
+      runtime::node_barrier(env, "bound");
+      env.sleep_until(env.now() + 2 * service.regions().grace());
+      receive_all(app, queue, own, kBytes, count);
+      take_in_order(app, queue, own, kBytes, count);
+      is_over = true;
+      poller->join();
+    } else {
+      runtime::node_barrier(env, "bound");
+      app.connect(queue, 1, 7);
+      for (std::uint64_t i = 0; i < count; ++i) {
+        std::memcpy(own.data + i * kBytes, &i, sizeof i);
+        const fabric::Sge sge = piece(own, i * kBytes, kBytes);
+        const fabric::WorkRequest send = one_sided(Opcode::kSend, sge, 0, 0);
+        EXPECT_EQ(app.push(queue, {&send, 1}).accepted, 1u);
+      }
+      for (std::uint32_t i = 0; i < count; ++i) {
+        fabric::Completion done;
+        ASSERT_EQ(app.wait(queue, {&done, 1}, env.now() + kSecond), 1u);
+        EXPECT_EQ(done.status, Status::kSuccess) << i;
+      }
+    }
+    runtime::node_barrier(env, "done");
+  });
+}
+
+Options short_announcements() {
+  Options options = one_core();
+  options.zero_copy_above = 1024;
+  options.lease = kMillisecond;
+  return options;
+}
+
+// An announcement that comes again waits for what lies with the other core, which a thread polls.
+TEST(KrcoreZeroCopySim, ABusyCoreHidesNoAnnouncement) {
+  Options receivers = short_announcements();
+  receivers.cores = 2;
+  send_before_receives(receivers, short_announcements(), 1, true);
+}
+
+// So many messages wait that their queue pair has room for a few at a time, and has announced the
+// first again before it comes to the last.
+TEST(KrcoreZeroCopySim, AFullQueuePairAnnouncesAllInTurn) {
+  Options senders = short_announcements();
+  senders.dc_queue_pairs = 1;
+  senders.send_entries = 4;
+  send_before_receives(short_announcements(), senders, 250, false);
 }
 
 }  // namespace
