@@ -64,16 +64,18 @@ PhysicalQp* CorePool::next_dynamic(bool also_failed) {
 }
 
 PhysicalQp* CorePool::next_to(NodeId node, const Destination& to) {
-  PhysicalQp* best = reliable_to(node);
+  // One to an earlier life may still be there.
+  PhysicalQp* best = reliable_to(node, to.is_dynamic() ? to.meta.incarnation : 0);
   return best == nullptr && to.is_dynamic() ? next_dynamic() : best;
 }
 
-PhysicalQp* CorePool::reliable_to(NodeId node) {
+PhysicalQp* CorePool::reliable_to(NodeId node, std::uint32_t least) {
   const auto [first, last] = reliable.equal_range(node);
   PhysicalQp* best = nullptr;
   for (auto each = first; each != last; ++each) {
     PhysicalQp& candidate = *each->second;
-    if (!candidate.has_failed && (best == nullptr || candidate.users < best->users))
+    if (!candidate.has_failed && candidate.life >= least &&
+        (best == nullptr || candidate.users < best->users))
       best = &candidate;
   }
   return best;

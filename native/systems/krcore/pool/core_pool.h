@@ -46,7 +46,8 @@ class CorePool {
   PhysicalQp* next_dynamic(bool also_failed = false);
   /// Returns the reliable queue pair to the node with the fewest users, or null (algorithm 1, line
   /// 2).
-  PhysicalQp* reliable_to(NodeId node);
+  /// `least`: the earliest life of the node to which it may lead.
+  PhysicalQp* reliable_to(NodeId node, std::uint32_t least = 0);
   /// Returns what a request to the node takes: a reliable queue pair, else the next dynamic one if
   /// the destination is known, else null.
   PhysicalQp* next_to(NodeId node, const Destination& to);
@@ -73,9 +74,9 @@ class CorePool {
   /// Completions of a poll. They stay here, since to make them anew costs as much as to poll.
   using Batch = std::array<fabric::Completion, 16>;
   Batch sent, received;
-
   /// Messages that come again, and wait until all cores have taken what came before them.
   std::vector<MessageHeader> repeated;
+
  private:
   fabric::QpOptions queue_pair_options(fabric::Transport transport) const;
   /// The printed listing asks for the send queue alone (ambiguity algorithm2_cq_depth).

@@ -163,7 +163,7 @@ void Service::note_placement(Vqp& v) {
 // Lines 9 to 16: a reliable queue pair if there is one, else the next dynamic one with the metadata
 // of the node. Returns false if the node has no metadata in the cache.
 bool Service::place_at_once(CorePool& pool, Vqp& v) {
-  if (PhysicalQp* qp = pool.reliable_to(v.node)) {
+  if (PhysicalQp* qp = pool.reliable_to(v.node, peers_->life_of(v.node))) {
     ++counters_.rc_hits;
     adopt(v, qp);
     return true;
@@ -181,6 +181,8 @@ void Service::place_dynamic(CorePool& pool, Vqp& v, const Destination& to) {
   if (options_.rc_policy == RcPolicy::kAtOnce && v.node != env_.node())
     want_reliable(pool.core, v.node);
   v.to = to;
+  // A queue pair that is free later may lead to the next life.
+  if (!v.life) v.life = to.meta.incarnation;
   adopt(v, pool.next_dynamic(options_.bugs.has(Bug::kDeadQueuePairKept)));
 }
 
@@ -206,7 +208,7 @@ ConnectResult Service::place_after_asking(Vqp& v, NodeId node) {
       const auto needs_none = [&] {
         return v.node != node || v.qp != nullptr || v.state.load() == VqpState::kError;
       };
-      if (!needs_none()) adopt(v, lock.pool->reliable_to(node));
+      if (!needs_none()) adopt(v, lock.pool->reliable_to(node, peers_->life_of(node)));
       return needs_none();
     };
     bool is_made = true;
@@ -279,9 +281,12 @@ bool Service::has_cached(NodeId node, DctMeta& meta) {
   return take_cached(node, meta);
 }
 
-// The caller holds the lock.
+// The caller holds the lock. A message of the next life may have come since.
 bool Service::take_cached(NodeId node, DctMeta& meta) {
   if (!options_.dc_cache || !cache_[node].has_meta) return false;
+  if (cache_[node].meta.incarnation < peers_->life_of(node) &&
+      !options_.bugs.has(Bug::kStaleMetaKept))
+    return false;
   ++counters_.cache_hits;
   if (!options_.bugs.has(Bug::kMetaOnMissOnly)) meta = cache_[node].meta;
   return true;

@@ -1,4 +1,6 @@
 // Connects on devices without dynamic connections, which wait for a reliable one.
+#include <functional>
+
 #include "base/error_test.h"
 #include "runtime/node_barrier.h"
 #include "systems/krcore/worlds_test.h"
@@ -241,6 +243,93 @@ TEST(KrcoreConnectSim, AQueueOfAnEarlierLifeNeedsNoPlace) {
     EXPECT_LT(env.now() - begin, kSecond);
     is_over = true;
   });
+}
+
+/// Runs a function on node 0 when node 1 has begun its second life, whose region `there` is.
+/// `before`: in its first life.
+void with_second_life(const std::function<void(Service&, App&, const Registration& own)>& before,
+                      const std::function<void(Service&, App&, const Registration& own)>& then,
+                      bool offers, fabric::RemoteRegion& there) {
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  bool has_second = false, is_over = false;
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.cores = 2;
+    options.dc_queue_pairs = 1;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    if (env.node() == 1) {
+      there = {own.addr, own.bytes, own.key, 1};
+      if (env.incarnation() == 1) {
+        if (offers) service.want_reliable(0, 0);
+        env.sleep_until(env.now() + 50 * kMillisecond);
+        has_second = true;
+      }
+      while (!is_over) env.sleep_until(env.now() + kMillisecond);
+      return;
+    }
+    env.sleep_until(env.now() + kMillisecond);
+    before(service, app, own);
+    cluster.kill_later(1, kMicrosecond);
+    cluster.restart_later(1, kMillisecond);
+    while (!has_second) env.sleep_until(env.now() + kMicrosecond);
+    then(service, app, own);
+    is_over = true;
+  });
+}
+
+/// A READ of node 1's region.
+fabric::Status read_there(App& app, Queue queue, const Registration& own,
+                          const fabric::RemoteRegion& there) {
+  const fabric::Sge sge = piece(own, 0, 8);
+  return do_one(app, queue, one_sided(fabric::Opcode::kRead, sge, there.addr, there.rkey)).status;
+}
+
+// The node knows the metadata of its peer's first life, and the second one has made a connection to
+// another core. A connect there does not lead to the first one.
+TEST(KrcoreConnectSim, MetadataEndWithTheLifeOfTheirNode) {
+  fabric::RemoteRegion there;
+  const auto read = [&](Service&, App& app, const Registration& own) {
+    app.env()
+        .spawn(
+            "client",
+            [&] {
+              const Queue queue = app.create_queue();
+              app.connect(queue, 1, 7);
+              EXPECT_EQ(read_there(app, queue, own, there), fabric::Status::kSuccess);
+              app.destroy(queue);
+            },
+            1)
+        ->join();
+  };
+  with_second_life(read, read, true, there);
+}
+
+// No dynamic queue pair is there when a queue connects. When it takes its first one, its peer has
+// begun another life.
+TEST(KrcoreConnectSim, AQueueWithoutAPlaceIsConnectedToItsLife) {
+  fabric::RemoteRegion there;
+  Queue queue;
+  const auto before = [&](Service& service, App& app, const Registration& own) {
+    const Queue first = app.create_queue();
+    app.connect(first, 1, 7);
+    EXPECT_EQ(read_there(app, first, own, there), fabric::Status::kSuccess);
+    service.break_physical(first);
+    const fabric::Sge sge = piece(own, 0, 8);
+    EXPECT_EQ(
+        do_one(app, first, one_sided(fabric::Opcode::kWrite, sge, there.addr, there.rkey)).status,
+        fabric::Status::kFlushed);
+    queue = app.create_queue();
+    app.connect(queue, 1, 7);
+    EXPECT_FALSE(service.break_physical(queue)) << "it has a queue pair";
+  };
+  const auto then = [&](Service& service, App& app, const Registration& own) {
+    service.want_reliable(0, 1);
+    app.env().sleep_until(app.env().now() + 50 * kMillisecond);
+    EXPECT_NE(read_there(app, queue, own, there), fabric::Status::kSuccess);
+  };
+  with_second_life(before, then, false, there);
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ VqpId Service::reply_to(Vqp& bound, const MessageHeader& header) {
   v->peer = header.from;
   v->peer_epoch = header.from_epoch;
   v->to = {peers_->handle_of_sender(header.from_node), header.meta, header.from_node};
-  adopt(*v, lock.pool->next_to(v->node, v->to));
+  v->life = header.meta.incarnation;
   v->state.store(VqpState::kConnected);
+  adopt(*v, lock.pool->next_to(v->node, v->to));
   // Those that the application has ended leave an entry, until there are twice as many as before.
   if (bound.replies.size() >= bound.most_replies) {
     std::erase_if(bound.replies,
