@@ -60,6 +60,10 @@ bool Peers::find_next(NodeId node) {
   return find(node, known.is_known ? known.life + 1 : 0);
 }
 
+void Peers::learn(NodeId node, std::uint32_t life) {
+  if (life_of(node) < life) find(node, life);
+}
+
 bool Peers::find(NodeId node, std::uint32_t life) {
   const auto bytes = env_.device().rendezvous().find(key_of(node, life));
   fabric::QpAddress port;

@@ -25,6 +25,8 @@ class Peers {
   void await_all();
   /// Looks for the next life of a node; returns whether there is one.
   bool find_next(NodeId node);
+  /// A table or a message of the node names this life of it.
+  void learn(NodeId node, std::uint32_t life);
   /// Tells whether a datagram is of the node and the life that it names, and that life the newest.
   /// It comes from its `port`. A life that is new here is looked up.
   bool is_genuine(const ControlMessage& message);

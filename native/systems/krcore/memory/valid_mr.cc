@@ -47,8 +47,7 @@ bool Service::location_of(const Connection& of, ValidMrRecord& record) {
   }
   if (record.incarnation > of.life) {
     // A later connect must not meet what leads to the life that has ended.
-    while (peers_->life_of(of.node) < record.incarnation && peers_->find_next(of.node)) {
-    }
+    peers_->learn(of.node, record.incarnation);
     for (const auto& pool : pools_) leave_earlier_lives(*pool);
   }
   const std::lock_guard<Mutex> lock(cache_mutex_);

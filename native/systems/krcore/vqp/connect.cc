@@ -327,6 +327,8 @@ ConnectResult Service::resolve(NodeId node, DctMeta& meta) {
   MetaClient::Answer answer = options_.metadata == Metadata::kRpc
                                   ? state.metadata->target_of(node, meta)
                                   : state.meta.target_of(node, meta);
+  // A table that has lost the latest life does not lead back to an earlier one.
+  if (answer == MetaClient::Answer::kFound) peers_->learn(node, meta.incarnation);
   if (answer == MetaClient::Answer::kFound && meta.incarnation < peers_->life_of(node)) {
     env_.reached("krcore/stale_meta");
     answer = MetaClient::Answer::kUnknown;
