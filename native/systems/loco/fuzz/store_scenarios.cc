@@ -228,7 +228,8 @@ class StoreNode {
   /// A node has died. The others still have what does not lie on it: every value, unless a change
   /// of its key was cut off, and every lock that no such change has taken.
   void look_around() {
-    if (!world_.has_first_values || !world_.usable[env_.node()] || world_.left != 0) return;
+    const bool has_first_values = !world_.history.events().empty();
+    if (!has_first_values || !world_.usable[env_.node()] || world_.left != 0) return;
     const bool changes = env_.node() == world_.fates.survivors().front();
     std::vector<bool> is_stuck(world_.shape.locks * env_.nodes());  // each try takes the patience
     for (Key key = 0; key < world_.shape.keys; ++key) {
@@ -285,7 +286,7 @@ class StoreNode {
 
   /// Node 0 gives every key its first value, if it has none.
   void write_first_values() {
-    Caller& me = manager_.caller(0);
+    const Time now = env_.now();  // the last point at which this node dies, if values are loaded
     for (Key key = 0; key < world_.shape.keys; ++key) {
       const auto value = side_.first_value(key);
       if (!value) {
@@ -293,14 +294,12 @@ class StoreNode {
         continue;
       }
       const Value number = Value::integer(static_cast<std::int64_t>(key));
-      const Time now = me.env().now();
       const std::int32_t process = world_.processes++;
       world_.history.invoke(now, process, Function::kInsert, number,
                             Value::integer(static_cast<std::int64_t>(*value)));
       world_.history.complete(now, process, EventType::kOk, Function::kInsert, number,
                               Value::boolean(true));
     }
-    world_.has_first_values = true;
   }
 
   /// At the end every node reads every key; the checker compares.

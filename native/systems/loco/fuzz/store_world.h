@@ -118,7 +118,6 @@ struct World {
   std::map<Key, std::uint32_t> unsure{};  // changes that have not ended well, by key
   LockUse locks{};
   std::vector<bool> usable = std::vector<bool>(options.nodes);  // nodes that have joined all others
-  bool has_first_values = false;                                // the history tells of them
   std::uint32_t finished = 0, looked = 0, left = 0;             // numbers of nodes
 
   void violation(const char* kind, const std::string& text) {
