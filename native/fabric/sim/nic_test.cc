@@ -304,7 +304,8 @@ TEST(NicModel, TheNicReadsAListFromTheRing) {
   EXPECT_LT(latency(1, 0, kInline), carried + 1);
 }
 
-/// Two initiators of a node read from two targets. The first turns from target to target.
+/// Two initiators of a node read from two targets, and from a second one of the first one's node.
+/// The first initiator turns from target to target.
 TEST(NicModel, AReconnectionDelaysItsQueuePairOnly) {
   FaultyWorld world({}, 2, MemoryModel::strong());
   Side a(world, 0), b(world, 1);
@@ -319,12 +320,14 @@ TEST(NicModel, AReconnectionDelaysItsQueuePairOnly) {
   auto near_shared = a.device.create_shared_receive_queue(*a.pd, 16);
   auto far = b.queue_pair(options, far_shared.get());
   auto near = a.queue_pair(options, near_shared.get());
+  auto beside_far = b.queue_pair(options, far_shared.get());
   far->connect({});
   near->connect({});
+  beside_far->connect({});
   auto to_far = a.device.create_address_handle(*a.pd, far->address());
   auto to_near = a.device.create_address_handle(*a.pd, near->address());
   const Sge sge = a.memory->sge(0, 8);
-  const auto read = [&](QueuePair& initiator, bool from_far) {
+  const auto read = [&](QueuePair& initiator, bool from_far, bool beside = false) {
     WorkRequest request;
     request.sges = &sge;
     request.sge_count = 1;
@@ -332,7 +335,7 @@ TEST(NicModel, AReconnectionDelaysItsQueuePairOnly) {
     request.remote_addr = (from_far ? b : a).memory->addr();
     request.rkey = (from_far ? b : a).memory->rkey();
     request.address_handle = (from_far ? to_far : to_near).get();
-    request.remote_qpn = (from_far ? far : near)->qp_num();
+    request.remote_qpn = (beside ? beside_far : from_far ? far : near)->qp_num();
     request.remote_qkey = options.qkey;
     EXPECT_EQ(initiator.post({&request, 1}).accepted, 1u);
   };
@@ -350,6 +353,8 @@ TEST(NicModel, AReconnectionDelaysItsQueuePairOnly) {
   time([&] { read(*turning, false); }, 1);
   const double turned = time([&] { read(*turning, true); }, 1);
   EXPECT_NEAR(turned - same, test_profile().nic_dc_reconnect_ns, 60);
+  const double beside = time([&] { read(*turning, true, true); }, 1);
+  EXPECT_NEAR(beside - same, test_profile().nic_dc_reconnect_ns, 60) << "a target of the same NIC";
   // While one reconnects, the other goes on.
   read(*turning, false);
   read(*steady, true);

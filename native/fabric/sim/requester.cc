@@ -315,14 +315,15 @@ Picos Requester::pace(QueuePairCore& qp, const SendEntry& entry, Picos begin) {
   return start;
 }
 
-// A DC initiator is connected to one target at a time. A change of the target waits until the
-// present target has answered all requests, and sends a disconnect and a connect packet. Other
-// queue pairs go on meanwhile. A connected target keeps a context for the initiator.
+// A DC initiator is connected to one target at a time, of which a NIC may have several. A change of
+// the target waits until the present target has answered all requests, and sends a disconnect and a
+// connect packet. Other queue pairs go on meanwhile. A connected target keeps a context for the
+// initiator.
 Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
   RequesterState& state = qp.requester;
   NicFaults* faults = nic_.faults();
   const bool storm = faults != nullptr && faults->dc_storm_until > now;
-  Nic* target = qp.sends.destination(state.next_).target;
+  const Destination target = qp.sends.destination(state.next_);
   if (state.dc_target_ == target && (!storm || state.connected_for_ == state.next_))
     return Step::kSent;
   if (qp.completer.completed() < state.next_) {
@@ -330,11 +331,11 @@ Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
     return Step::kBlocked;
   }
   if (storm) faults->stream.reach(Fault::dc_storm);
-  const bool connected = state.dc_target_ != nullptr;
-  if (connected) nic_.transmitter.send_control(*state.dc_target_, 1, now, now);
+  const bool connected = state.dc_target_.target != nullptr;
+  if (connected) nic_.transmitter.send_control(*state.dc_target_.target, 1, now, now);
   disconnect(qp);
-  nic_.transmitter.send_control(*target, 1, now, now);
-  target->contexts.change_footprint(nic_.fabric().profile.nic_qp_state_bytes);
+  nic_.transmitter.send_control(*target.target, 1, now, now);
+  target.target->contexts.change_footprint(nic_.fabric().profile.nic_qp_state_bytes);
   state.dc_target_ = target;
   state.connected_for_ = state.next_;
   if (!connected) return Step::kSent;
@@ -347,15 +348,16 @@ Requester::Step Requester::connect(QueuePairCore& qp, Picos now) {
 }
 
 void Requester::leave(QueuePairCore& qp) {
-  if (qp.requester.dc_target_ != nullptr) qp.requester.dc_target_->receiver.end(qp);
+  Nic* const target = qp.requester.dc_target_.target;
+  if (target != nullptr) target->receiver.end(qp);
   disconnect(qp);
 }
 
 void Requester::disconnect(QueuePairCore& qp) {
-  Nic*& target = qp.requester.dc_target_;
+  Nic* const target = qp.requester.dc_target_.target;
   if (target == nullptr) return;
   target->contexts.change_footprint(-qp.nic.fabric().profile.nic_qp_state_bytes);
-  target = nullptr;
+  qp.requester.dc_target_ = {};
 }
 
 // Advances to the next request. The last chunk of the present request is on the link.

@@ -8,6 +8,7 @@
 
 #include "fabric/sim/message.h"
 #include "fabric/sim/profile.h"
+#include "fabric/sim/send_queue.h"
 #include "fabric/sim/server.h"
 #include "fabric/types.h"
 
@@ -70,7 +71,7 @@ class RequesterState {
   Picos left_ = 0;         // the last request left at this time
   Picos paced_until_ = 0;  // the queue pair may start its next request at this time
   QueuePairCore* next_active_ = nullptr;
-  Nic* dc_target_ = nullptr;             // the present target of a DC initiator
+  Destination dc_target_;                // the present target of a DC initiator
   std::uint64_t connected_for_ = ~0ULL;  // the request for which a DC initiator connected last
 };
 

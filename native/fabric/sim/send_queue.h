@@ -37,6 +37,7 @@ struct alignas(64) SendEntry {
 struct Destination {
   Nic* target = nullptr;
   std::uint32_t qpn = 0, qkey = 0;
+  bool operator==(const Destination&) const = default;
 };
 
 /// The requests of a queue pair by sequence number. The sequence number counts posted requests:
