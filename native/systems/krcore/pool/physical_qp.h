@@ -137,7 +137,7 @@ class PhysicalQp {
   fabric::Status failure = fabric::Status::kSuccess;
   /// Of a dynamic one that has failed: where the request led that has failed it.
   std::optional<Destination> failed_at;
-  bool is_past_node = false;     // requests to another node than that one are being flushed
+  bool is_past_life = false;     // requests to another life of a node than that are being flushed
   std::uint32_t unsignaled = 0;  // at the end of what a post accepted in part
   std::uint32_t users = 0;       // virtual queue pairs
   std::uint32_t remote_core = 0, remote_number = 0;  // of the other end

@@ -146,5 +146,66 @@ TEST(KrcoreIsolationSim, TheLastLifeOfANodeHoldsUpNothing) {
   });
 }
 
+// A READ of the last life of node 1, by a queue pair that is destroyed meanwhile, gets no answer.
+// A READ and a message to the next life share its physical queue pair, which turns to that life
+// behind it alone. Both happen, in order.
+TEST(KrcoreIsolationSim, TheLastLifeOfANodeFailsNothingOfTheNext) {
+  constexpr NodeId kRestarts = 1;
+  fabric::sim::SimCluster cluster(runtime::sim_options(2));
+  fabric::RemoteRegion regions[2];
+  bool is_known = false, is_over = false;
+  cluster.run([&](Env& env) {
+    Options options = one_core();
+    options.dc_queue_pairs = 1;
+    Service service(env, options);
+    App app(service);
+    const Registration own = app.reg_mr(4096);
+    const fabric::Sge word = piece(own, 0, 8), other = piece(own, 64, 8);
+    if (env.node() == kRestarts) {
+      regions[env.incarnation()] = {own.addr, own.bytes, own.key, kRestarts};
+      if (env.incarnation() == 0) env.sleep_until(kForever);  // it is killed
+      const Queue inbox = app.create_queue();
+      app.bind(inbox, 7);
+      const fabric::ReceiveRequest receives[2] = {{1, &word, 1}, {2, &other, 1}};
+      EXPECT_EQ(app.post_receive(inbox, receives).accepted, 2u);
+      is_known = true;
+      std::size_t messages = 0;
+      while (!is_over) {
+        Message message;
+        messages += app.pop_messages(inbox, {&message, 1});
+        env.sleep_until(env.now() + 10 * kMicrosecond);
+      }
+      EXPECT_EQ(messages, 1u);
+      return;
+    }
+    const auto read = [&](std::uint32_t life) {
+      return one_sided(Opcode::kRead, word, regions[life].addr, regions[life].rkey);
+    };
+    while (regions[0].length == 0) env.sleep_until(env.now() + 10 * kMicrosecond);
+    const Queue last = app.create_queue();
+    app.connect(last, kRestarts, 7);
+    EXPECT_EQ(do_one(app, last, read(0)).status, Status::kSuccess);
+    cluster.kill(kRestarts);
+    cluster.restart(kRestarts);
+    while (!is_known) env.sleep_until(env.now() + kMillisecond);
+    Queue next;
+    for (bool is_found = false; !is_found;) {
+      next = app.create_queue();
+      app.connect(next, kRestarts, 7);
+      is_found = do_one(app, next, read(1)).status == Status::kSuccess;
+    }
+    const fabric::WorkRequest of_last = read(0);
+    EXPECT_EQ(app.push(last, {&of_last, 1}).accepted, 1u);
+    app.destroy(last);
+    const fabric::WorkRequest of_next[2] = {read(1), one_sided(Opcode::kSend, other, 0, 0)};
+    EXPECT_EQ(app.push(next, of_next).accepted, 2u);
+    fabric::Completion done[2];
+    EXPECT_EQ(app.wait(next, done, env.now() + kSecond), 2u);
+    for (const fabric::Completion& each : done) EXPECT_EQ(each.status, Status::kSuccess);
+    env.sleep_until(env.now() + kMillisecond);
+    is_over = true;
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::krcore

@@ -212,7 +212,7 @@ void Service::fail_request(CorePool& pool, PhysicalQp& qp, const fabric::Complet
     qp.behind_a_refusal = is_refusal(wc.status);
     qp.failure = wc.status;
     qp.failed_at.reset();
-    qp.is_past_node = false;
+    qp.is_past_life = false;
     const RequestId id = RequestId::unpack(wc.wr_id);
     for (std::uint32_t i = 1; i < id.frees && qp.under_way() > 1; ++i) {
       Prepared& before = qp.at(qp.head());
@@ -259,20 +259,21 @@ Vqp* Service::fail_oldest(PhysicalQp& qp, const fabric::Completion& wc, Vqp* v) 
   return v;
 }
 
-// A dynamic queue pair reaches one node at a time, and turns to the next one when all requests to
-// the last have ended. So what is behind a request to another node than the one that failed has not
-// run. What leads to the silent life itself is not tried again: each attempt would hold up those
-// that share the next queue pair for as long as the first.
+// A dynamic queue pair reaches one target at a time, and turns to the next one when all requests to
+// the last have ended. Each life of a node has targets of its own. So what leads to another life
+// than the request that failed, and what is behind that, has not run. What leads to the silent life
+// itself is not tried again: each attempt would hold up those that share the next queue pair for as
+// long as the first.
 void Service::flush_oldest(CorePool& pool, PhysicalQp& qp, Vqp* v) {
   Prepared& flushed = qp.at(qp.head());
   const bool is_dead = v == nullptr || v->state.load() == VqpState::kError;
   const bool is_own =
       flushed.kind == Prepared::Kind::kInternal && flushed.request.opcode == fabric::Opcode::kSend;
-  qp.is_past_node |= qp.failed_at && qp.failed_at->node != flushed.to.node;
-  const bool has_not_run = qp.behind_a_refusal || qp.is_past_node;
-  const bool is_silent = qp.failure == Status::kRetryExceeded && qp.failed_at &&
-                         qp.failed_at->node == flushed.to.node &&
-                         qp.failed_at->meta.incarnation == flushed.to.meta.incarnation;
+  const bool is_to_failed = qp.failed_at && qp.failed_at->node == flushed.to.node &&
+                            qp.failed_at->meta.incarnation == flushed.to.meta.incarnation;
+  qp.is_past_life |= qp.failed_at && !is_to_failed;
+  const bool has_not_run = qp.behind_a_refusal || qp.is_past_life;
+  const bool is_silent = qp.failure == Status::kRetryExceeded && is_to_failed;
   const bool is_harmless = flushed.request.opcode == fabric::Opcode::kRead;
   if (!is_dead && !is_own && !is_silent && (has_not_run || is_harmless)) {
     ++counters_.reposted;
