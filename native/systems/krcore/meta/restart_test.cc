@@ -45,6 +45,39 @@ TEST(KrcoreMetaSim, AServerThatBeginsAnewKnowsAllNodes) {
   });
 }
 
+// Node 1 begins one life after the other, and only the table of the meta server tells node 2 of the
+// last one. When the server is dead, too, node 2 asks that life. The time for an answer is too
+// short to ask each life in turn.
+TEST(KrcoreMetaSim, ALifeThatATableNamesIsAskedLater) {
+  constexpr NodeId kServer = 0, kRestarts = 1, kClient = 2;
+  constexpr std::uint32_t kLives = 8;
+  fabric::sim::SimCluster cluster(runtime::sim_options(3));
+  bool is_up[kLives] = {}, is_over = false;
+  cluster.run([&](Env& env) {
+    Service service(env, one_core());
+    App app(service);
+    const auto await = [&](const bool& flag) {
+      while (!flag) env.sleep_until(env.now() + 100 * kMicrosecond);
+    };
+    if (env.node() == kRestarts) is_up[env.incarnation()] = true;
+    if (env.node() != kClient) return await(is_over);
+    await(is_up[0]);
+    for (std::uint32_t life = 1; life < kLives; ++life) {
+      cluster.kill(kRestarts);
+      cluster.restart(kRestarts);
+      await(is_up[life]);
+    }
+    service.clear_caches();
+    const std::uint64_t reads = service.meta_reads();
+    app.connect(app.create_queue(), kRestarts, 7);
+    EXPECT_GT(service.meta_reads(), reads) << "the table told";
+    cluster.kill(kServer);
+    service.clear_caches();
+    EXPECT_NO_THROW(app.connect(app.create_queue(), kRestarts, 7)) << "the node itself tells";
+    is_over = true;
+  });
+}
+
 // The background asks the dead server again and again. Places of regions whose leases have ended
 // are free meanwhile.
 TEST(KrcoreMetaSim, ADeadServerKeepsNoRegions) {
