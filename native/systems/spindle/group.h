@@ -118,7 +118,8 @@ class Group {
   void send(std::uint32_t subgroup, std::uint32_t bytes);
   /// Sends a copy of the message if a slot is free and none is reserved; the thread that makes
   /// turns may call it. Returns the message's number among those that this node has sent in the
-  /// subgroup, from 1 on; 0 if it is not sent.
+  /// subgroup, from 1 on; 0 if it is not sent. A node that joins again may give a number again, to
+  /// another message.
   std::uint64_t try_send(std::uint32_t subgroup, ByteView message);
   /// Whether all members have delivered an own message of that number, or nothing as long as it is
   /// under way. False: this node is no member any more, and nobody may have it. Messages of an

@@ -73,6 +73,7 @@ void Links::post_to(Rank peer, std::span<fabric::WorkRequest> requests, bool is_
     if (result.error == fabric::PostError::kInvalidState) return break_link(link);
     PYRDMA_ASSERT(result.error == fabric::PostError::kQueueFull);
     env_.reached("spindle/queue_full");
+    has_waited_ = true;
     env_.poll_until(
         [&] {
           poll();
@@ -100,6 +101,7 @@ void Links::wait_for_room(Link& link, std::size_t requests) {
   poll();
   if (link.is_broken || has_room(link, requests)) return;
   env_.reached("spindle/send_queue_waits");
+  has_waited_ = true;
   env_.poll_until(
       [&] {
         poll();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "env/env.h"
@@ -41,6 +42,8 @@ class Links {
   /// Takes completions. Returns true if a link broke. Throws Error(kUnavailable) when the
   /// completion queue has overrun, as the calls that wait for room do.
   bool poll();
+  /// Whether a call has waited for room since the last question.
+  bool take_waited() { return std::exchange(has_waited_, false); }
   /// Writes no more to the peer: its NIC ends what is under way.
   void close(Rank peer);
   /// Lets is_drained() see the end of all requests so far. Waits for room, as post() does.
@@ -73,6 +76,7 @@ class Links {
   std::unique_ptr<fabric::CompletionQueue> completions_;
   std::vector<Link> links_;  // by rank; the own one is empty
   std::uint64_t posted_requests_ = 0, doorbells_ = 0;
+  bool has_waited_ = false;
 };
 
 }  // namespace pyrdma::spindle

@@ -64,6 +64,10 @@ struct Options {
   /// A view needs a majority of the last one. Without it both sides of a partition go on.
   bool partition_safety = true;
 
+  // Heartbeats and acknowledgements wait behind messages. Let the load be the time that all slots
+  // of a member take on its link, and then all slots of the others on the link of a receiver. Both
+  // timeouts must be longer than the load, or members that live lose their places.
+  //
   // All attempts of a connection together must take much less than suspicion_timeout: a member that
   // waits for room in the queue to a dead one sends nothing, and others would suspect it.
   std::uint32_t send_entries = 512;  // requests under way to a member; 16..32768

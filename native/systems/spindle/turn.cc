@@ -51,7 +51,9 @@ bool Group::make_turn() {
   bool is_busy = run_predicates(options_.skip_quiet);
   // The thread may wait only after a look at everything.
   if (!is_busy && options_.skip_quiet) is_busy = run_predicates(false);
-  if (is_busy && turn_number_ % kTurnsPerLook != 0) return true;
+  // A turn that has waited for room in a queue may have been as long as a heartbeat.
+  const bool has_waited = view_ && view_->links.take_waited();
+  if (is_busy && !has_waited && turn_number_ % kTurnsPerLook != 0) return true;
   const Time now = env_.now();
   if (is_busy) last_event_ = now;
   const bool is_urgent = has_news_.exchange(false, std::memory_order_acquire);

@@ -137,5 +137,70 @@ TEST(SpindleViewFaultsSim, ASenderThatDiesAmidNullsAndAMessageLeavesAllAlike) {
   EXPECT_GT(lost, 5U);
 }
 
+// Node 0 is excluded with five messages delivered, and joins again. Its next message is sent while
+// the others end the view, and so again in the next one. Its number is one of those that the
+// earlier life has used.
+TEST(SpindleViewFaultsSim, AMessageOfANewLifeDoesNotCountAsDeliveredForAnOlderOne) {
+  constexpr std::uint32_t kNodes = 3;
+  fabric::sim::SimCluster cluster(runtime::sim_options(kNodes));
+  bool is_back = false, is_done = false;
+  cluster.run([&](Env& env) {
+    Options options = options_of("sim", Options::of(Preset::kPaper));
+    options.predicate_thread = env.node() != 0;
+    SubgroupSpec spec;
+    spec.senders = {0};
+    spec.max_message = 64;
+    std::unique_ptr<Group> group;
+    std::uint64_t number = 0;
+    std::uint32_t own = 0;
+    bool is_sent_again = false;
+    Upcalls upcalls;
+    upcalls.deliver = [&](std::uint32_t, std::span<const Message> messages) {
+      own += static_cast<std::uint32_t>(messages.size());
+    };
+    upcalls.view = [&](const ViewShape&) {
+      if (number == 0 || own != 0) return;
+      is_sent_again = true;
+      EXPECT_NE(group->is_delivered(0, number), true);
+    };
+    upcalls.save = [](std::uint32_t) { return Bytes(8); };
+    upcalls.load = [](std::uint32_t, ByteView) {};
+    group = std::make_unique<Group>(env, options, std::vector{spec}, upcalls);
+    group->found(all_nodes(kNodes));
+    if (env.node() == 0) {
+      const Bytes message(20);
+      const auto wait_until = [&](const auto& ready) {
+        EXPECT_TRUE(group->wait_until([&] { return ready(); }, env.now() + kSecond));
+      };
+      for (int i = 0; i < 5; ++i) {
+        const std::uint64_t each = group->try_send(0, message);
+        wait_until([&] { return group->is_delivered(0, each) == true; });
+      }
+      for (const NodeId other : {1U, 2U}) {
+        cluster.block(0, other, 3 * kMillisecond);
+        cluster.block(other, 0, 3 * kMillisecond);
+      }
+      wait_until([&] { return group->standing() == Standing::kExcluded; });
+      group->pause_until(env.now() + 4 * kMillisecond);
+      group->join({1, 2});
+      own = 0;
+      is_back = true;
+      env.sleep_until(env.now() + 60 * kMicrosecond);  // makes no turn
+      number = group->try_send(0, message);
+      EXPECT_GE(number, 1U);
+      EXPECT_LE(number, 5U);
+      wait_until([&] { return own != 0; });
+      wait_until([&] { return group->is_delivered(0, number) == true; });
+      EXPECT_EQ(own, 1U);
+      EXPECT_TRUE(is_sent_again);
+      is_done = true;
+    } else if (env.node() == 1) {
+      EXPECT_TRUE(group->wait_until([&] { return is_back; }, env.now() + kSecond));
+      group->leave(5 * kMillisecond);
+    }
+    EXPECT_TRUE(group->wait_until([&] { return is_done; }, env.now() + kSecond));
+  });
+}
+
 }  // namespace
 }  // namespace pyrdma::spindle

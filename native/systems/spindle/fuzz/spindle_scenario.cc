@@ -82,7 +82,8 @@ fuzz::Outcome run_group(const fuzz::Options& wanted) {
   world.bugs = Bugs::named(options.mutation);
   sim::SimCluster cluster(fuzz::simulation_of(options, 2 * options.recovery_limit));
   world.cluster = &cluster;
-  phase.attach(cluster);
+  // Nodes ask for a place for join_timeout, and the end of the group shows after 20 timeouts.
+  phase.attach(cluster, std::max(200 * kMillisecond, 40 * world.shape.group.suspicion_timeout));
   if (options.events) cluster.record_events(&outcome.recorded);
   try {
     cluster.run([&](Env& env) { run_node(world, env); });

@@ -14,6 +14,35 @@ constexpr std::array kSwitches{
     &Options::post_unlocked,  &Options::batch_upcall,  &Options::exact_bytes,
     &Options::short_sends,    &Options::skip_quiet,    &Options::unlocked_upcalls};
 
+// The NIC reads what it sends over PCIe.
+Time load_of(const fuzz::Options& options, const std::vector<SubgroupSpec>& subgroups) {
+  std::vector<std::uint64_t> out(options.nodes), in(options.nodes);
+  for (const SubgroupSpec& spec : subgroups) {
+    std::vector<NodeId> members = spec.members;
+    for (NodeId node = 0; node < options.nodes && spec.members.empty(); ++node)
+      members.push_back(node);
+    const std::uint64_t ring =
+        std::uint64_t{spec.window} * (spec.max_message + sizeof(std::uint64_t));
+    for (const NodeId sender : spec.senders.empty() ? members : spec.senders) {
+      out[sender] += ring * (members.size() - 1);
+      for (const NodeId member : members) in[member] += member == sender ? 0 : ring;
+    }
+  }
+  const double gbps = std::min(options.profile.link_rate_gbps, options.profile.pcie_rate_gbps);
+  const auto bytes = std::ranges::max(out) + std::ranges::max(in);
+  return static_cast<Time>(static_cast<double>(bytes) * 8 / gbps);
+}
+
+// Both timeouts are longer than the load, and the group's one is longer than all attempts.
+void fit_load(Options& group, Time load) {
+  const Time more = load / kMicrosecond + 1 - group.timeout_us;
+  if (more <= 0) return;
+  group.timeout_us += static_cast<std::uint32_t>(more);
+  group.suspicion_timeout += (group.retry_count + 1) * more * kMicrosecond;
+  group.heartbeat = std::max(group.heartbeat, group.suspicion_timeout / 200);
+  group.join_timeout = std::max(group.join_timeout, 6 * group.suspicion_timeout);
+}
+
 }  // namespace
 
 Shape::Shape(const fuzz::Options& options) {
@@ -78,6 +107,13 @@ Shape::Shape(const fuzz::Options& options) {
     if (!spec.members.empty() && spec.senders.empty()) spec.senders = {spec.members[0]};
     if (rng.below(5) == 0) spec.order = Order::kUnordered;
   }
+  load = load_of(options, subgroups);
+  // In a quarter of the other seeds long messages may cost members their places.
+  if (is_patient || Rng(options.seed, -1, "fuzz spindle load").below(4) != 0) fit_load(group, load);
+}
+
+bool Shape::outlasts_load() const {
+  return std::min(group.suspicion_timeout, Time{group.timeout_us} * kMicrosecond) >= load;
 }
 
 namespace {
@@ -224,6 +260,8 @@ void World::check_stall() {
   });
   if (static_cast<NodeId>(came) < shape.founders)
     return outcome.skipped("stall", "a founder has not come");  // the first view needs them all
+  if (!shape.outlasts_load())
+    return outcome.skipped("stall", "messages take longer than a timeout");
   const std::uint64_t lost = losses() + leavers.size();
   // A view of n members outlives fewer than half of them. Those that come back may be lost again.
   if (2 * lost >= shape.founders)

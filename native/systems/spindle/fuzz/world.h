@@ -43,6 +43,9 @@ struct Shape {
   bool leaves = true;   // one operation of a hundred
   bool copies = false;  // half of the messages are sent by try_send()
   Options group;
+  /// The load, as Options says: how long a heartbeat may wait behind messages.
+  Time load = 0;
+  bool outlasts_load() const;  // both timeouts do
   std::vector<SubgroupSpec> subgroups;
   NodeId founders = 0;  // the others join at once
 };
