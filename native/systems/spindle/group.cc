@@ -155,8 +155,8 @@ void Group::join(std::vector<NodeId> contacts) {
   {
     const Locked locked(lock_);
     if (standing() != Standing::kOutside) ++self_.incarnation;
-    delivered_ =
-        sent_before_;  // messages of the view that has ended without this node do not count
+    // Messages of the view that has ended without this node do not count.
+    delivered_ = sent_before_;
     is_leaving_.store(false, std::memory_order_release);
     contacts_ = contacts;
     next_join_ = 0;

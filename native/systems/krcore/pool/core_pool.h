@@ -45,8 +45,7 @@ class CorePool {
   /// Returns the next dynamic queue pair in service, or null (algorithm 1, line 4).
   PhysicalQp* next_dynamic(bool also_failed = false);
   /// Returns the reliable queue pair to the node with the fewest users, or null (algorithm 1, line
-  /// 2).
-  /// `least`: the earliest life of the node to which it may lead.
+  /// 2). `least`: the earliest life of the node to which it may lead.
   PhysicalQp* reliable_to(NodeId node, std::uint32_t least = 0);
   /// Returns what a request to the node takes: a reliable queue pair, else the next dynamic one if
   /// the destination is known, else null.
